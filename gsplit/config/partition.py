@@ -155,7 +155,7 @@ class PartitionConfig(Checked):
 
     @property
     def asked_method(self) -> str:
-        """What gives vertices their parts: ``--method``, or what is given in its place."""
+        """The method that gives vertices their parts: ``--method``, or what is given in its place."""
         return "keep" if self.keep else "file" if self.part_file else self.method
 
     @property
@@ -165,12 +165,12 @@ class PartitionConfig(Checked):
 
     @property
     def ordered_by(self) -> Hotness:
-        """What the vertices of a part are ordered by, as decided."""
+        """The order of the vertices of a part, as decided."""
         return self.hotness or ("presample" if self.weights == "presample" else "degree")
 
     @property
     def presamples(self) -> bool:
-        """Whether the weights or the order of the vertices need counts of sampled mini-batches."""
+        """True where the weights or the order of the vertices need counts of sampled mini-batches."""
         return "presample" in (self.weights, self.ordered_by)
 
 

@@ -87,7 +87,7 @@ class PredictConfig(Checked):
 
     @property
     def draws(self) -> bool:
-        """Whether neighbours are drawn at any hop."""
+        """True where neighbours are drawn at some hop."""
         return any(each >= 0 for each in self.fan_out)
 
     def level(self, num_layers: int) -> int:

@@ -111,7 +111,7 @@ class TrainConfig(
 
     @property
     def validates(self) -> bool:
-        """Whether scores are to come in the course of a run; an epoch of the whole graph is one mini-batch."""
+        """True where a run validates in its course; an epoch of the whole graph is one mini-batch."""
         within = self.validate_every_batches and self.strategy != "full"
         return self.evaluate != "none" and bool(self.validate_every or within)
 

@@ -83,7 +83,7 @@ class PeerMemory:
 
     @property
     def handle(self) -> bytes:
-        """What another process opens the memory with.
+        """The handle with which another process opens the memory.
 
         Raises:
             RuntimeError: where the driver shares none.

@@ -89,7 +89,7 @@ class Run:
 
     @property
     def resumes(self) -> bool:
-        """Whether the run goes on from a checkpoint."""
+        """True where the run goes on from a checkpoint."""
         return self.config.resume is not None
 
     @property
@@ -105,10 +105,10 @@ class Run:
 
     @property
     def partial_sums(self) -> bool:
-        """Whether trainers send sums of rows in the place of rows where these are fewer."""
+        """True where trainers send sums of rows in the place of rows, if these are fewer."""
         return self.config.exchange == "auto"
 
     @cached_property
     def strategy(self) -> Strategy:
-        """How mini-batches and caches are laid over the trainers."""
+        """The strategy: the layout of mini-batches and caches over the trainers."""
         return Strategy.of(self.config)

@@ -116,7 +116,7 @@ class PeerCaches:
 
     @property
     def reaches_all(self) -> bool:
-        """Whether every cached row can be read here."""
+        """True where every cached row can be read here."""
         return all(peer in self._holders for peer, rows in enumerate(self._prefixes.num_rows) if rows)
 
     @classmethod

@@ -171,7 +171,7 @@ class EdgeLoader:
 
     @cached_property
     def _loops(self) -> NDArray[np.bool_]:
-        """Whether each vertex has an edge to itself, bool [N]; looked up once, when a model asks, piece by piece."""
+        """Mask of vertices with an edge to themselves, bool [N]; made once, when a model asks, piece by piece."""
         indptr, found = self._graph.indptr, np.zeros(self._graph.num_vertices, np.bool_)
         for a, b in row_ranges(indptr, PIECE_EDGES):
             destinations = np.repeat(np.arange(a, b), np.diff(indptr[a : b + 1]))

@@ -140,7 +140,7 @@ class FeatureLoader:
 
     @property
     def stores(self) -> bool:
-        """Whether :meth:`stored` can be called: rows would be copied as they are, all from the host to the host."""
+        """True where :meth:`stored` can be called: rows would be copied as they are, from the host to the host."""
         as_they_are = self._host.dtype == self._dtype == torch.float32 and not self._normalize
         return as_they_are and self._device.type == "cpu" and isinstance(self._cache, NoCache)
 

@@ -103,7 +103,7 @@ class Prefixes:
 def sorted_by_place(
     rows: NDArray[np.int64], positions: NDArray[np.int64], counts: Sequence[int] | NDArray[np.int64]
 ) -> Iterator[Found]:
-    """What each place has of a list of vertices, for rows and positions that are sorted by place.
+    """Find what each place has of a list of vertices, for rows and positions that are sorted by place.
 
     Args:
         rows: int64 [n].

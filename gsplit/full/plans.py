@@ -56,7 +56,7 @@ class GridPlan:
 
     @property
     def of_all_sources(self) -> bool:
-        """Whether a layer is brought all the rows that its edges come from."""
+        """True where a layer is brought all the rows that its edges come from."""
         return self.algorithm in OF_ALL_SOURCES
 
     def __str__(self) -> str:

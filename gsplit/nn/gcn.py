@@ -73,7 +73,7 @@ class GCNConv(nn.Module):
 
     @property
     def divisor(self) -> Divisor:
-        """What both normalisations divide by."""
+        """The divisor of both normalisations."""
         return Divisor(loop=float(self.loops))
 
     @property

@@ -129,7 +129,7 @@ class LayeredModel(nn.Module):
 
     @property
     def reads_stored_rows(self) -> bool:
-        """Whether the features of a mini-batch may be given as :class:`~gsplit.kernels.StoredRows`.
+        """True where the features of a mini-batch may be given as :class:`~gsplit.kernels.StoredRows`.
 
         They may where nothing looks at them but a first convolution that says so.
         """

@@ -36,7 +36,7 @@ class SAGEConv(nn.Module):
 
     @property
     def reads_stored_rows(self) -> bool:
-        """Whether the rows may come as :class:`~gsplit.kernels.StoredRows`: they are projected, a row at a time."""
+        """True where rows may come as :class:`~gsplit.kernels.StoredRows`: they are projected, a row at a time."""
         own = type(self) is SAGEConv and "forward" not in vars(self)
         own = own and is_plain(self.lin_self) and is_plain(self.lin_neigh)
         width, outputs = self.lin_self.in_features, self.lin_self.out_features

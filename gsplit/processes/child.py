@@ -63,13 +63,13 @@ class Child:
 
     @property
     def failed(self) -> bool:
-        """Whether it has ended in any way but by a result."""
+        """True where it has ended in any way but by a result."""
         ended = self._ended()
         return ended if self.report is None else self.report.kind != "result"
 
     @property
     def done(self) -> bool:
-        """Whether it has reported, or ended."""
+        """True where it has reported, or ended."""
         return self._ended() or self.report is not None
 
     def take_report(self) -> None:

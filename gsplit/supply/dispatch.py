@@ -91,10 +91,10 @@ class Dispatcher:
 
     @property
     def all_sampled(self) -> bool:
-        """Whether no sampler will get another assignment."""
+        """True where no sampler will get another assignment."""
         return self._next is None and not (self._lost or self._at_work)
 
     @property
     def done(self) -> bool:
-        """Whether everything was sampled, and read by all trainers."""
+        """True where everything was sampled, and read by all trainers."""
         return self.all_sampled and not self._reading

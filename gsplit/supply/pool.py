@@ -123,7 +123,7 @@ class SamplerPool:
 
     @property
     def done(self) -> bool:
-        """Whether all mini-batches of the run were sampled, and read by all trainers."""
+        """True where all mini-batches of the run were sampled, and read by all trainers."""
         return self._dispatcher.done
 
     def files(self) -> list[Connection]:

@@ -107,12 +107,12 @@ class Loop:
 
     @property
     def is_done(self) -> bool:
-        """Whether all epochs are done."""
+        """True where all epochs are done."""
         return self._epochs.done
 
     @property
     def is_over(self) -> bool:
-        """Whether there is no mini-batch left: all epochs are done, or the run was asked to stop."""
+        """True where no mini-batch is left: all epochs are done, or the run was asked to stop."""
         return self._epochs.done or self._epochs.stopped
 
     def __iter__(self) -> Iterator[Batch]:

@@ -138,7 +138,7 @@ class Progress:
 
     @property
     def batch(self) -> int:
-        """How many mini-batches are done in the current epoch."""
+        """Number of mini-batches that are done in the current epoch."""
         return len(self.done)
 
     def position(self) -> Position:

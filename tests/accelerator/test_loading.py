@@ -12,6 +12,7 @@ from support import pool as pool_module
 from support.accelerators import keep_busy
 from support.caches import CPU, STORAGE, peer_caches
 from support.graphs import lay_out, random_graph
+from support.messages import line_with
 from support.runs import config_for, run_for
 
 from gsplit.device import accelerator
@@ -113,7 +114,7 @@ def test_rows_that_are_not_there_are_refused_before_a_kernel_reads_them(device, 
         loader = FeatureLoader(
             host, device=device, dtype=torch.float32, normalize=False, threads=1, zero_copy=zero_copy
         )
-        with pytest.raises(ValueError, match=rf"row {N} is outside 0 .. {N - 1}"):
+        with pytest.raises(ValueError, match=line_with(f"row {N}, 0 .. {N - 1}")):
             loader.load(np.array([0, N]))
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from support.accelerators import ROUNDING, apart_by, equal, has_cpu_numbers, held_to
 from support.callbacks import BreaksDevice
+from support.messages import line_with
 from support.runs import config_for, stopped_and_gone_on, train_in_trainer
 
 from gsplit.device import accelerator
@@ -44,9 +45,7 @@ TOO_LARGE = {"cache": "none", "hidden": 1024, "fan_out": (9, 9, 9)}
 def test_what_does_not_fit_is_refused_before_anything_is_started(controls, layouts, tmp_path, monkeypatch):
     monkeypatch.setattr(accelerator, "smallest_bytes", lambda _: 2 << 20)
     config = config_for(layouts(1).path, tmp_path / "run", device="sim", **TOO_LARGE)
-    with pytest.raises(
-        InputError, match=r"but sim has 1.9 MiB for a trainer; use a smaller model, a smaller --batch"
-    ):
+    with pytest.raises(InputError, match=line_with("sim, 1.9 MiB, --batch-size")):
         train(config.layout, config)
     assert not config.out.exists()
 
@@ -56,11 +55,8 @@ def test_a_device_without_room_ends_a_run_in_one_line(controls, layouts, tmp_pat
     monkeypatch.setattr("gsplit.launch.resolve.dry_run_of", lambda *_: None)
     monkeypatch.setenv("GSPLIT_SIM_BYTES", str(2 << 20))
     config = config_for(layouts(1).path, tmp_path / "run", device="sim", **TOO_LARGE)
-    with pytest.raises(
-        InputError, match=r"^trainer 0 on sim:0: .*out of memory.*; use a smaller --batch-size"
-    ) as said:
+    with pytest.raises(InputError, match=line_with("trainer 0, sim:0, --batch-size")):
         train(config.layout, config)
-    assert "\n" not in str(said.value)
 
 
 def test_a_device_that_fails_in_the_middle_ends_the_run_with_the_cause_as_the_last_word(controls, layouts, tmp_path):

@@ -13,6 +13,7 @@ import zipfile
 import numpy as np
 import pytest
 import torch
+from support.messages import line_with, says
 
 from experiments.micro import overlap
 from gsplit.errors import InputError
@@ -81,12 +82,12 @@ def test_sources(refused_in, tmp_path, monkeypatch, name, content, words, messag
 def test_a_header_whose_size_overflows(refused, place):
     header = "{'descr': '<i8', 'fortran_order': False, 'shape': (4611686018427387904, 4), }"
     (place / "ids.npy").write_bytes(npy(header, bytes(80)))
-    assert "ids.npy is no list of vertices" in refused(*PREDICT, "--vertices", "ids.npy")
+    says(refused(*PREDICT, "--vertices", "ids.npy"), "ids.npy")
 
 
 def test_a_folder_in_place_of_the_metrics(tmp_path):
     (tmp_path / "metrics.jsonl").mkdir()
-    with pytest.raises(InputError, match=r"metrics\.jsonl is a folder"):
+    with pytest.raises(InputError, match=line_with("metrics.jsonl")):
         RunLog(tmp_path).mend({"epochs": [], "num_bytes": 0, "sha256": ""})
 
 
@@ -135,39 +136,39 @@ REPORT = ("partition", "report", "layout", "--out", "new")
 PREDICT = ("predict", "run", "layout", "--out", "new.npy")
 RESUME = ("train", "layout", "--resume", "run")
 FOLDERS = [
-    (lambda at: archived(at / "store", "graph.json", "labels"), (*INFO, "store", "--verify"), "archive of arrays"),
-    (lambda at: deep(at / "store" / "graph.json"), (*INFO, "store"), "graph.json is damaged"),
+    (lambda at: archived(at / "store", "graph.json", "labels"), (*INFO, "store", "--verify"), "labels.npy"),
+    (lambda at: deep(at / "store" / "graph.json"), (*INFO, "store"), "graph.json"),
     (
         lambda at: changed(at / "layout" / "layout.json", lambda about: about["quality"].update(balance_vertices={})),
         REPORT,
-        "layout.json is damaged where it says how good the partition is",
+        "layout.json",
     ),
     (
         lambda at: changed(at / "layout" / "layout.json", lambda about: about["quality"].update(edges_per_part=[1])),
         REPORT,
-        "layout.json is damaged where it says how good the partition is",
+        "layout.json",
     ),
     (
         lambda at: changed(at / "layout" / "layout.json", lambda about: about.update(presample={"fan_out": 3})),
         ("train", "layout", "--out", "new"),
-        "layout.json is damaged where it says what was presampled",
+        "layout.json",
     ),
-    (lambda at: deep(at / "run" / "config.json"), RESUME, "config.json is damaged: it is nested too deeply"),
-    (lambda at: deep(at / "run" / "checkpoint.json"), RESUME, "checkpoint.json is damaged: it is nested too deeply"),
+    (lambda at: deep(at / "run" / "config.json"), RESUME, "config.json"),
+    (lambda at: deep(at / "run" / "checkpoint.json"), RESUME, "checkpoint.json"),
     (
         lambda at: changed(at / "run" / "model.json", lambda about: about["graph"].pop("num_features")),
         PREDICT,
-        "model.json is damaged where it says which graph",
+        "model.json",
     ),
-    (lambda at: saved(at / "run", []), PREDICT, r"model-\w+.pt cannot be loaded: it holds a list"),
-    (lambda at: saved(at / "run", {"a": Hostile()}), PREDICT, "cannot be loaded: it does not read as tensors"),
+    (lambda at: saved(at / "run", []), PREDICT, "model-*.pt, list"),
+    (lambda at: saved(at / "run", {"a": Hostile()}), PREDICT, "model-*.pt, tensors"),
 ]
 
 
 @pytest.mark.parametrize(("damage", "words", "message"), FOLDERS, ids=[message for _, _, message in FOLDERS])
 def test_folders(refused, place, damage, words, message):
     damage(place)
-    assert re.search(message, refused(*words))
+    says(refused(*words), message)
     assert not (place / "executed").exists()
 
 
@@ -182,5 +183,5 @@ def test_folders(refused, place, damage, words, message):
 )
 def test_a_trace(tmp_path, damage):
     damage(tmp_path / "trace.json")
-    with pytest.raises(InputError, match="is no trace"):
+    with pytest.raises(InputError, match=line_with("trace.json")):
         overlap.command([str(tmp_path / "trace.json")])

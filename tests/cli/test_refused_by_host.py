@@ -14,6 +14,7 @@ import psutil
 import pytest
 import torch.distributed as dist
 from support.limits import open_files
+from support.messages import says
 
 from gsplit.errors import refused_by_host
 from gsplit.parallel import join
@@ -48,19 +49,19 @@ def test_a_loopback_that_is_down(refused, monkeypatch, command):
     monkeypatch.setattr(socket, "create_connection", raises(OSError(errno.ENETUNREACH, "Network is unreachable")))
     monkeypatch.setattr("gsplit.processes.children.Parcel", raises(AssertionError("no process is started")))
     stderr = refused(*COMMANDS[command])
-    assert "the loopback interface is down (Network is unreachable); bring it up: ip link set lo up" in stderr
+    says(stderr, "Network is unreachable, ip link set lo up")
 
 
 @pytest.mark.parametrize(
     ("error", "printed"),
     [
-        (OSError(errno.EADDRNOTAVAIL, "Cannot assign requested address"), "down (Cannot assign requested address)"),
-        (TimeoutError("timed out"), "a connection to 127.0.0.1 is not answered; let a firewall allow"),
+        (OSError(errno.EADDRNOTAVAIL, "Cannot assign requested address"), "Cannot assign requested address"),
+        (TimeoutError("timed out"), "127.0.0.1, firewall"),
     ],
 )
 def test_other_ways_not_to_reach_oneself(monkeypatch, error, printed):
     monkeypatch.setattr(socket, "create_connection", raises(error))
-    assert printed in join.no_loopback()
+    says(join.no_loopback(), printed)
 
 
 def test_a_network_without_loopback():
@@ -76,13 +77,13 @@ def test_a_network_without_loopback():
     thread.join()
     if not found:
         pytest.skip("needs the right to make a network namespace")
-    assert found[0].endswith("bring it up: ip link set lo up")
+    says(found[0], "ip link set lo up")
     assert join.no_loopback() is None
 
 
 def test_doctor_tells_it(refused, monkeypatch):
     monkeypatch.setattr(socket, "create_connection", raises(OSError(errno.ENETUNREACH, "Network is unreachable")))
-    assert "ip link set lo up" in refused("doctor", "layout", "--device", "cpu")
+    says(refused("doctor", "layout", "--device", "cpu"), "ip link set lo up")
 
 
 @pytest.mark.parametrize("more", [1, 10, 13, 20])
@@ -118,9 +119,9 @@ def test_too_few_open_files_to_write_a_folder(refused, command):
             "train",
             "os.memfd_create",
             OSError(errno.ENOSYS, "Function not implemented"),
-            "(memfd_create): Function not",
+            "memfd_create, Function not implemented",
         ),
-        ("predict", "os.memfd_create", PermissionError(errno.EPERM, "Operation not permitted"), "does not let this"),
+        ("predict", "os.memfd_create", PermissionError(errno.EPERM, "Operation not permitted"), "memfd_create"),
         (
             "predict",
             "multiprocessing.process.BaseProcess.start",
@@ -128,12 +129,17 @@ def test_too_few_open_files_to_write_a_folder(refused, command):
             "ulimit -v",
         ),
         ("check", "multiprocessing.process.BaseProcess.start", RuntimeError("can't start new thread"), "ulimit -u"),
-        ("train", "torch.distributed.TCPStore", dist.DistStoreError("Failed to init uv loop"), "Failed to init uv"),
+        (
+            "train",
+            "torch.distributed.TCPStore",
+            dist.DistStoreError("Failed to init uv loop"),
+            "Failed to init uv loop",
+        ),
     ],
 )
 def test_calls_that_fail_at_the_start(refused, monkeypatch, command, where, error, printed):
     monkeypatch.setattr(where, raises(error))
-    assert printed in refused(*COMMANDS[command])
+    says(refused(*COMMANDS[command]), printed)
 
 
 @pytest.mark.parametrize("command", ["train", "predict", "partition"])
@@ -141,10 +147,10 @@ def test_without_proc(refused, monkeypatch, command):
     missing = FileNotFoundError(errno.ENOENT, "No such file or directory", "/proc/meminfo")
     monkeypatch.setattr(psutil, "virtual_memory", raises(missing))
     words = COMMANDS.get(command, ("partition", "store", "--out", "new"))
-    assert "/proc/meminfo is not there; mount /proc" in refused(*words)
+    says(refused(*words), "/proc/meminfo, mount /proc")
 
 
 def test_what_is_our_fault_keeps_its_traceback():
     for error in (FileNotFoundError(errno.ENOENT, "No such file", "x"), RuntimeError("shapes"), ValueError("x")):
         assert refused_by_host(error) is None
-    assert refused_by_host(MemoryError()).startswith("Cannot allocate memory; free memory")
+    says(refused_by_host(MemoryError()), "Cannot allocate memory, ulimit -v")

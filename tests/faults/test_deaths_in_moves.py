@@ -9,6 +9,7 @@ import time
 
 import pytest
 from support.commands import LIMIT_S, assert_no_new_shared_memory, children_here
+from support.messages import says
 from support.runs import config_for
 
 import gsplit
@@ -64,6 +65,6 @@ def test_a_trainer_that_dies_in_a_move_ends_the_run(layout, tmp_path, monkeypatc
         gsplit.train(config=config)
     pid, at_s = note.read_text().split()
     assert time.time() - float(at_s) < LIMIT_S
-    assert f"(pid {pid}) was ended by SIGKILL" in str(died.value).strip().splitlines()[-1]
+    says(str(died.value).strip().splitlines()[-1], f"pid {pid}, SIGKILL")
     assert children_here() <= others
     assert_no_new_shared_memory(before)

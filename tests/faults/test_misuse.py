@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -12,6 +11,7 @@ from dataclasses import replace
 import pytest
 import torch
 from support.graphs import lay_out, random_graph
+from support.messages import line_with, says
 from support.runs import all_equal, config_for, records, train_in_trainer, trainer_of
 
 from gsplit.atomic_folder import LOCK, locked
@@ -90,7 +90,7 @@ def test_the_order_of_an_epoch_cannot_change_in_its_middle(run, change):
     described = checkpoint.describe_state(run.out, "checkpoint")
     (run.out / "checkpoint.json").write_text(json.dumps({**described, "batch": 1}))
     flag = "--" + next(iter(change)).replace("_", "-")
-    with pytest.raises(InputError, match=f"in the middle of an epoch, so {flag} must stay"):
+    with pytest.raises(InputError, match=line_with(flag, "epoch")):
         train(config=TrainConfig.resuming(run.out, **change))
 
 
@@ -104,7 +104,7 @@ def test_a_run_in_use_is_left_alone(run):
     before = sorted(os.listdir(run.out))
     with locked(run.out):
         for config in (TrainConfig.resuming(run.out), TrainConfig(layout=run.layout, out=run.out, overwrite=True)):
-            with pytest.raises(InputError, match="in use by another run"):
+            with pytest.raises(InputError, match=line_with(str(run.out))):
                 train(config=config)
     assert sorted({*os.listdir(run.out)} - {LOCK}) == [name for name in before if name != LOCK]
 
@@ -116,13 +116,13 @@ def test_a_folder_in_which_nothing_was_saved_is_free(layout, tmp_path, in_pool):
     config = TrainConfig(layout=layout.path, out=out, device="cpu", fan_out=(2, 2), epochs=1, samplers=0)
     with in_pool():
         assert train(config=config)["epochs"] == 1
-    with pytest.raises(InputError, match="exists already"):
+    with pytest.raises(InputError, match=line_with("--out, --overwrite")):
         train(config=config)
 
 
 def test_a_finished_run_says_so(run, capfd):
     train(config=TrainConfig.resuming(run.out, epochs=1))
-    assert "nothing to train: 1 epochs are done" in capfd.readouterr().out
+    says(capfd.readouterr().out, "1, --epochs")
 
 
 def test_leftovers_of_a_killed_writer_are_swept(pool, run):
@@ -147,9 +147,9 @@ import gsplit
 config = gsplit.TrainConfig(layout={layout!r}, out="new", device="cpu", fan_out=(2, 2))
 """
 PREDICT = "import gsplit\ngsplit.predict({run!r}, {layout!r}, out='new.npy', device='cpu')\n"
-GUARD = r"put the calls of gsplit\.train, .* under: if __name__ == '__main__': \(script\.py, line \d+\)"
-STDIN = r"a script that is read from standard input is no file .*; save it as a file and run that \(<stdin>, line 2\)"
-NOTEBOOK = "trainers find nothing that is defined in a notebook or at a prompt, as Net is.* a module that can be"
+GUARD = "if __name__ == '__main__':, (script.py, line #)"
+STDIN = "standard input, (<stdin>, line 2)"
+NOTEBOOK = "Net, notebook, module"
 
 
 @pytest.mark.cases(1)
@@ -172,7 +172,7 @@ def test_a_script_that_trainers_cannot_import_gets_one_line(run, layout, tmp_pat
     with (folder / "script.py").open() as file:
         done = subprocess.run(words, cwd=folder, stdin=file, capture_output=True, text=True, check=False, timeout=90)
     assert (done.returncode, done.stderr.count("\n"), done.stdout) == (1, 1, ""), done.stderr
-    assert re.match(f"error: .*{message}", done.stderr), done.stderr
+    says(done.stderr, "error:", message)
     assert os.listdir(folder) == ["script.py"]
 
 
@@ -215,7 +215,7 @@ def test_a_run_that_fails_before_it_saved_anything_leaves_the_one_it_was_to_repl
     config = TrainConfig(layout=layout.path, out=run.out, device="cpu", fan_out=(2, 2), epochs=2, overwrite=True)
     before = {path.name: path.read_bytes() for path in run.out.iterdir()}
     beside = sorted(os.listdir(tmp_path))
-    with pytest.raises(InputError, match=r"vertex \d+ do not fit into float16; use a wider --feature-dtype"):
+    with pytest.raises(InputError, match=line_with("vertex #, float16, --feature-dtype")):
         train(config=replace(config, feature_dtype="float16"))
     after = {path.name: path.read_bytes() for path in run.out.iterdir() if path.name != LOCK}
     assert after == {name: content for name, content in before.items() if name != LOCK}
@@ -283,7 +283,7 @@ def test_settings_without_effect_are_refused_and_not_recorded(layout, tmp_path, 
     for name in settings.keys() - {"model"}:
         assert (recorded[name] is None) == (name not in used), name
         if name not in given:
-            with pytest.raises(InputError, match=f"--{name.replace('_', '-')} .* has no effect .*model .*; drop it"):
+            with pytest.raises(InputError, match=line_with(f"--{name.replace('_', '-')}, drop it")):
                 train(config=replace(config, **{name: settings[name]}), model=model)
     assert (recorded["model"] is None) == (named is None)
     path = tmp_path / "config.json"
@@ -319,11 +319,11 @@ def another(layout, **how):
 
 def test_shares_of_another_layout_are_refused_in_mid_epoch(in_shares, layout):
     other = another(layout, parts=2, method="random")
-    with pytest.raises(InputError, match=r"in the middle of an epoch, so LAYOUT must stay .*metis-2-0, as it was"):
+    with pytest.raises(InputError, match=line_with("LAYOUT, metis-2-0")):
         train(config=TrainConfig.resuming(in_shares, layout=other.path, epochs=2))
-    with pytest.raises(InputError, match="in the middle of an epoch, so --gpus must stay 2"):
+    with pytest.raises(InputError, match=line_with("--gpus, 2")):
         train(config=TrainConfig.resuming(in_shares, gpus=3, epochs=2))
-    with pytest.raises(InputError, match="in the middle of an epoch, so --cache must stay replicated"):
+    with pytest.raises(InputError, match=line_with("--cache, replicated")):
         train(config=TrainConfig.resuming(in_shares, cache="none", cache_size=None, epochs=2))
 
 
@@ -338,7 +338,7 @@ def test_trainers_follow_another_layout(run, layout, in_pool):
 def test_a_checkpoint_of_an_earlier_release_is_refused(run):
     path = run.out / "checkpoint.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "version": 1}))
-    with pytest.raises(InputError, match="is of version 1; this release reads version 2"):
+    with pytest.raises(InputError, match=line_with("checkpoint.json, 1, 2")):
         train(config=TrainConfig.resuming(run.out))
 
 
@@ -354,11 +354,11 @@ def test_traces_that_were_not_finished_are_swept(run):
 @pytest.mark.parametrize(("name", "value"), [("split_group", True), ("gpus", 1000), ("cache_size", 0.1)])
 def test_values_of_a_wrong_kind_are_refused(layout, tmp_path, name, value):
     complaint = {
-        "split_group": "must be a whole number, not True",
-        "gpus": "--gpus is 1000, but there are",
-        "cache_size": "--cache-size: a cache of 0 bytes holds nothing.* such as 10%",
+        "split_group": "--split-group, True",
+        "gpus": "--gpus, 1000",
+        "cache_size": "--cache-size, 0 bytes, 10%",
     }
-    with pytest.raises(InputError, match=complaint[name]):
+    with pytest.raises(InputError, match=line_with(complaint[name])):
         train(config=TrainConfig(layout=layout.path, out=tmp_path / "new", strategy="data", **{name: value}))
     assert not (tmp_path / "new").exists()
 
@@ -380,12 +380,12 @@ def test_a_run_may_go_on_with_sums_of_rows(pool, run):
     traffic = [record["traffic"] for record in records(run.out)]
     of_sums = [epoch["computed_edges"] - epoch["sampled_edges"] for epoch in traffic]
     assert of_sums[0] == 0 < of_sums[1]
-    assert f"; {of_sums[1]:,} more from sums" in summary_text(summary)
+    says(summary_text(summary), f"{of_sums[1]:,}, sums")
 
 
 def test_torchrun_is_not_needed(layout, tmp_path, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("LOCAL_RANK", "0")
-    with pytest.raises(InputError, match="torchrun is not needed"):
+    with pytest.raises(InputError, match=line_with("torchrun")):
         train(config=TrainConfig(layout=layout.path, out=tmp_path / "new"))
     assert not (tmp_path / "new").exists()

@@ -6,6 +6,7 @@ import signal
 
 import pytest
 from support.commands import BATCHES, FLAGS, FOR_EVER, PATIENCE_S, WHOLE, assert_same_run
+from support.messages import says
 from support.runs import records
 
 from experiments.shared.same_run import difference
@@ -92,10 +93,10 @@ def test_ctrl_c_ends_an_iteration_writes_a_checkpoint_and_exits_130(layout, tmp_
     assert code == 130
     assert "stopping after the current mini-batch" in err
     assert "Traceback" not in err
-    assert "--resume" in out.strip().splitlines()[-1]
+    says(out.strip().splitlines()[-1], "--resume")
     command.assert_nothing_left(processes)
     at = checkpoint.describe_state(run, checkpoint.CHECKPOINT)
-    assert f"stopped after mini-batch {at['batch']} of epoch {at['epoch'] + 1}" in out
+    says(out, f"mini-batch {at['batch']} of epoch {at['epoch'] + 1}")
 
     train_here("--resume", run, "--checkpoint-every-batches", "2")
     assert_same_run(run, undisturbed)

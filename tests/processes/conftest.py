@@ -12,3 +12,10 @@ def _one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def here(in_pool):
+    """Trainers of runs and of predictions are the pool's."""
+    with in_pool():
+        yield

@@ -11,6 +11,7 @@ import torch
 from support import pool as pool_module
 from support.apart import run_apart
 from support.graphs import lay_out, random_graph
+from support.messages import line_with, says
 from support.models import DGL, OURS, PYG, make_model, names
 from torch import nn
 from torch.nn.functional import dropout
@@ -23,7 +24,7 @@ from gsplit.nn import SAGE
 from gsplit.train.check.cases import Draws, chosen_cases
 from gsplit.train.check.gradients import CheckSpec, compare
 
-NOT_ALIKE = r"the model does not do the same on all trainers: trainer.* of layer [12]"
+NOT_ALIKE = "model, trainer #, layer #"
 
 
 class Dropped(SAGE):
@@ -123,19 +124,14 @@ def config_of(fan_out=(4, 4), **more):
 def test_says_that_a_model_can_be_split(graph, tmp_path, parts):
     layout = lay_out(graph, tmp_path, parts=parts)
     said = gsplit.train(layout.path, config_of(), model=Dropped(5, 8, 3, num_layers=2, dropout=0.5))["check"]
-    assert re.fullmatch(
-        r"Dropped can be split: the gradients of two trainers and of one differ by \de-\d+ at most, on 4 "
-        r"mini-batches with \d+ rows that crossed, in float64 and without dropout",
-        said,
-    )
+    says(said, "Dropped can be split, #, 4 mini-batches, # rows, float64")
     assert {path.name for path in tmp_path.iterdir()} == {"store", f"metis-{parts}-0"}  # nothing else is left
 
 
 def test_refuses_a_model_in_one_line(graph, tmp_path):
     layout = lay_out(graph, tmp_path, parts=3)
-    with pytest.raises(InputError, match=NOT_ALIKE) as raised:
+    with pytest.raises(InputError, match=line_with(NOT_ALIKE)):
         gsplit.train(layout.path, config_of(), model=OnlyWithEdges(5, 8, 3, num_layers=2))
-    assert "\n" not in str(raised.value)
 
 
 def compare_in_trainer(member, layout, config, pickled_model, name):
@@ -169,23 +165,20 @@ def checked(pool, layout, model, config=None):
 @pytest.mark.parametrize("name", names([*OURS, *PYG, *DGL]))
 def test_accepts_every_model_of_ours_and_of_the_libraries(pool, layout, name):
     said = checked(pool, layout, make_model(name, 5, 3, 2))
-    assert " can be split: " in said, said
+    says(said, "can be split")
 
 
 @pytest.mark.parametrize(
     ("cls", "complaint"),
     [
-        *(
-            (cls, rf"the model {cls.__name__} cannot be split: the gradient of .* differs by .* on an ordinary mini-")
-            for cls in (Centred, Noisy, Forgetful, NotANumber)
-        ),
+        *((cls, f"{cls.__name__} cannot be split, gradient") for cls in (Centred, Noisy, Forgetful, NotANumber)),
         (OnlyWithEdges, NOT_ALIKE),
-        (NeedsEdges, "the model NeedsEdges fails on a mini-batch without .* of trainer .*: .*; it must compute with"),
+        (NeedsEdges, "NeedsEdges, trainer #"),
     ],
 )
 def test_refuses_a_model_that_cannot_be_split(pool, layout, cls, complaint):
     said = checked(pool, layout, cls(5, 8, 3, num_layers=2))
-    assert re.match(complaint, said), said
+    says(said, complaint)
 
 
 class MeanOfEdges(SAGE):
@@ -200,13 +193,13 @@ class MeanOfEdges(SAGE):
 
 def test_the_exchange_is_that_of_the_run(pool, layout):
     model = MeanOfEdges(5, 8, 3, num_layers=2)
-    assert " can be split: " in checked(pool, layout, model)
+    says(checked(pool, layout, model), "can be split")
     said = checked(pool, layout, model, config_of(exchange="auto"))
-    assert "the model MeanOfEdges cannot be split" in said, said
+    says(said, "MeanOfEdges cannot be split")
 
 
 def test_says_that_a_model_exchanges_nothing(pool, layout):
-    assert "on 4 mini-batches with no exchange: it looks at no other vertex" in checked(pool, layout, Rows())
+    says(checked(pool, layout, Rows()), "4 mini-batches, no exchange")
 
 
 def chain(edges):
@@ -234,15 +227,14 @@ def test_moves_the_cut_to_where_rows_cross(pool, tmp_path):
     destinations = np.repeat(np.arange(40), np.diff(layout.graph.indptr))
     assert (owner[layout.graph.indices] == owner[destinations]).all()  # no edge goes from part to part
     said = checked(pool, layout, SAGE(5, 8, 3, num_layers=2))
-    assert int(re.search(r"with (\d+) rows that crossed", said)[1]) > 0
-    assert "Forgetful cannot be split" in checked(pool, layout, Forgetful(5, 8, 3, num_layers=2))
+    assert int(re.search(r"(\d+) rows", said)[1]) > 0
+    says(checked(pool, layout, Forgetful(5, 8, 3, num_layers=2)), "Forgetful cannot be split")
 
 
 @pytest.mark.parametrize("edges", [[(3, 3)], [(v, v) for v in range(40)]], ids=["a loop", "loops"])
 def test_says_that_nothing_could_be_shown(pool, tmp_path, edges):
     layout = lay_out(chain(edges), tmp_path, parts=2, method="random")
-    said = checked(pool, layout, SAGE(5, 8, 3, num_layers=2))
-    assert said.startswith("it could not be shown whether the model SAGE can be split: no row crosses")
+    says(checked(pool, layout, SAGE(5, 8, 3, num_layers=2)), "SAGE, no row crosses")
 
 
 @pytest.mark.parametrize("fan_out", [(4,), (4, 4), (4, 4, 4)])

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 from support.graphs import lay_out, random_graph
-from support.predictions import InPool as PredictInPool
-from support.runs import InPool, config_for, records, train_in_trainer
+from support.messages import line_with
+from support.runs import config_for, records, train_in_trainer
 
 import gsplit
 from gsplit import TrainConfig
@@ -24,10 +24,8 @@ OTHER = "support.engines:Everything"
 
 
 @pytest.fixture
-def here(pool, tmp_path, monkeypatch):
-    """The layout of a graph for two trainers, which run in the pool."""
-    monkeypatch.setattr("gsplit.launch.start.start", InPool(pool))
-    monkeypatch.setattr("gsplit.predict.api.start", PredictInPool(pool))
+def path(here, tmp_path):
+    """The layout of a graph for two trainers."""
     return lay_out(random_graph(120, 5, seed=5), tmp_path, parts=2).path
 
 
@@ -38,28 +36,28 @@ def trained(layout, out, strategy, **changes):
     return [record["loss"] for record in records(out)]
 
 
-def test_another_engine_learns_what_the_first_one_learns(here, tmp_path):
+def test_another_engine_learns_what_the_first_one_learns(path, tmp_path):
     """All targets, all neighbours: the gradient is the same however it is laid over the trainers (law 2)."""
-    wanted = trained(here, tmp_path / "split", "split", epochs=4)
+    wanted = trained(path, tmp_path / "split", "split", epochs=4)
     other = tmp_path / "other"
-    trained(here, other, OTHER, epochs=2)
+    trained(path, other, OTHER, epochs=2)
     assert not any(record["traffic"]["exchange_forward_messages"] for record in records(other))
     gsplit.train(config=TrainConfig.resuming(other, epochs=4))
     assert [record["loss"] for record in records(other)] == pytest.approx(wanted, rel=1e-10)
     assert json.loads((other / "resolved.json").read_text())["strategy"] == OTHER
     logits = [
-        gsplit.predict(run, here, out=tmp_path / f"{run.name}.npy", what="logits", device="cpu")
+        gsplit.predict(run, path, out=tmp_path / f"{run.name}.npy", what="logits", device="cpu")
         for run in (tmp_path / "split", other)
     ]
     np.testing.assert_allclose(*logits, rtol=0, atol=1e-9)
 
 
-def test_another_sampling_rule_trains_and_resumes(here, tmp_path):
+def test_another_sampling_rule_trains_and_resumes(path, tmp_path):
     """All vertices start, each with its first two neighbours: all trainers together compute every such edge."""
     run = tmp_path / "run"
-    trained(here, run, "support.engines:ByFirstNeighbours", epochs=1, batch_size=50)
+    trained(path, run, "support.engines:ByFirstNeighbours", epochs=1, batch_size=50)
     gsplit.train(config=TrainConfig.resuming(run, epochs=2))
-    layout = open_layout(here)
+    layout = open_layout(path)
     graph, ids = layout.graph, np.argsort(layout.permutation).tolist()
     edges = 0
     for begin in range(0, graph.num_vertices, 50):
@@ -76,13 +74,13 @@ def test_another_sampling_rule_trains_and_resumes(here, tmp_path):
 @pytest.mark.parametrize(
     ("strategy", "message"),
     [
-        ("support.engines:Nothing", "--strategy support.engines:Nothing is no engine: it needs the methods res"),
-        ("support.nowhere:Engine", "--strategy support.nowhere:Engine: there is no module 'support.nowhere'"),
+        ("support.engines:Nothing", "--strategy support.engines:Nothing, resolve"),
+        ("support.nowhere:Engine", "--strategy support.nowhere:Engine, support.nowhere"),
     ],
 )
-def test_what_is_no_engine_is_refused(here, tmp_path, strategy, message):
-    with pytest.raises(InputError, match=message):
-        trained(here, tmp_path / "run", strategy)
+def test_what_is_no_engine_is_refused(path, tmp_path, strategy, message):
+    with pytest.raises(InputError, match=line_with(message)):
+        trained(path, tmp_path / "run", strategy)
     assert not (tmp_path / "run").exists()
 
 

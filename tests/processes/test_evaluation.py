@@ -10,6 +10,7 @@ import torch
 from support import pool as pool_module
 from support.cgroups import give_memory
 from support.graphs import lay_out, random_graph
+from support.messages import line_with
 from support.models import make_model, names
 from support.runs import config_for, records, stopped_and_gone_on, train_in_trainer
 
@@ -102,11 +103,11 @@ def test_the_vertices_to_validate_on_are_the_same_under_every_layout(lay):
 def test_what_waits_for_scores_that_never_come_is_refused(lay, tmp_path):
     config = config_for(lay(2).path, tmp_path / "run", validate_every=0, validate_every_batches=2, gpus=2)
     resolve(replace(config, early_stop=2))  # three mini-batches an epoch
-    with pytest.raises(InputError, match="has 2 mini-batches, so --validate-every-batches 2 never validates"):
+    with pytest.raises(InputError, match=line_with("2, --validate-every-batches 2")):
         resolve(replace(config, batch_size=60, lr_schedule="plateau"))
-    with pytest.raises(InputError, match="goes by the scores of validations, and --validate-every 0 makes none"):
+    with pytest.raises(InputError, match=line_with("--validate-every, 0")):
         resolve(replace(config, strategy="full", fan_out=(-1, -1), early_stop=2))
-    with pytest.raises(InputError, match="is not defined on the 1 vertices of --validate-vertices; take more"):
+    with pytest.raises(InputError, match=line_with("1, --validate-vertices")):
         resolve(replace(config, metrics="auroc", validate_vertices=1))
 
 
@@ -160,21 +161,17 @@ def test_too_little_memory_is_said_before_anything_is_started(lay, tmp_path, mon
     give_memory(monkeypatch, tmp_path, needed + 100)
     resolve(config)
     give_memory(monkeypatch, tmp_path, needed - 100)
-    with pytest.raises(
-        InputError, match=r"vectors of the .* vertices over all neighbours take .* KiB of memory, .*64"
-    ):
+    with pytest.raises(InputError, match=line_with("# KiB, 64")):
         gsplit.train(config=config)
     assert not (tmp_path / "run").exists()
     assert not (tmp_path / "run").exists()
     resolve(replace(config, evaluate="sampled"))
     give_memory(monkeypatch, tmp_path, 100)
-    with pytest.raises(
-        InputError, match=r"vectors of all vertices .* over sampled neighbours take .*--evaluate none"
-    ):
+    with pytest.raises(InputError, match=line_with("# KiB, --evaluate none")):
         resolve(replace(config, evaluate="sampled", save_predictions="logits"))
     resolve(replace(config, evaluate="none"))
     give_memory(monkeypatch, tmp_path, needed + 100)
-    with pytest.raises(InputError, match=r"vectors of all vertices \(--save-predictions\)"):
+    with pytest.raises(InputError, match=line_with("--save-predictions")):
         gsplit.train(config=replace(config, save_predictions="logits"))
 
 
@@ -184,6 +181,6 @@ def test_predictions_that_do_not_fit_are_refused_as_well(pool, lay, tmp_path, mo
     (tmp_path / "run" / "config.json").write_text(config.to_json())
     pool.run(2, train_in_trainer, config)
     give_memory(monkeypatch, tmp_path, 10_000)
-    with pytest.raises(InputError, match=r"the vertices asked for over all neighbours take .*--fan-out samples"):
+    with pytest.raises(InputError, match=line_with("--fan-out")):
         gsplit.predict(tmp_path / "run", lay(2).path, out=tmp_path / "out.npy")
     assert not (tmp_path / "out.npy").exists()

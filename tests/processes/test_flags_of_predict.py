@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.flags import Row, Table, assert_complete, rows_of
+from support.messages import line_with
 from support.predictions import InPool
 from support.runs import config_for, train_in_trainer
 
@@ -103,7 +104,7 @@ def test_the_flag_does_something(place, flag):
 def test_overwrite_replaces_a_file(place):
     out = place.folder / "out.npy"
     before = place.predict(out=out).values
-    with pytest.raises(gsplit.InputError, match="exists already"):
+    with pytest.raises(gsplit.InputError, match=line_with("--out, --overwrite")):
         place.predict(out=out, vertices="test")
     assert np.load(out).tolist() == before
     after = place.predict(out=out, vertices="test", overwrite=True).values

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from support.flags import Row, Table, assert_complete, rows_of
 from support.graphs import lay_out, random_graph, regression_graph
+from support.messages import line_with
 from support.runs import InPool, all_equal, records
 
 import gsplit
@@ -300,7 +301,7 @@ def test_the_flag_does_something(place, flag, unchanged):
 def test_overwrite_replaces_a_run(place):
     run = place.trained()
     before = checkpoint.load_state(run, checkpoint.MODEL)
-    with pytest.raises(gsplit.InputError, match="exists already"):
+    with pytest.raises(gsplit.InputError, match=line_with("--out, --overwrite")):
         place.train(out=run, seed=1)
     assert all_equal(checkpoint.load_state(run, checkpoint.MODEL), before)
     place.train(out=run, seed=1, overwrite=True)

@@ -16,6 +16,7 @@ import pytest
 import torch
 from support.graphs import random_graph
 from support.libraries import needs_dgl
+from support.messages import line_with
 from support.runs import all_equal
 from torch_geometric.data import Data
 
@@ -125,10 +126,10 @@ def test_a_run_that_fails_leaves_nothing(in_pool, temporary):
         there = os.listdir(temporary)
         assert len(there) == 1
         for changes, message in (({"epochs": -1}, "--epochs"), ({"save_predictions": "values"}, "classes")):
-            with pytest.raises(InputError, match=message) as caught:
+            with pytest.raises(InputError, match=line_with(message)) as caught:
                 gsplit.train(layout, gsplit.TrainConfig(**{**SETTINGS, **changes}))
             assert (os.listdir(temporary), caught.tb is None) == (there, False)  # while there is a traceback
-        with pytest.raises(InputError, match="no --out given"):
+        with pytest.raises(InputError, match=line_with("--out")):
             gsplit.train(str(layout.path), gsplit.TrainConfig(**SETTINGS))
         with in_pool(), pytest.raises(KeyboardInterrupt):
             gsplit.train(layout, gsplit.TrainConfig(**SETTINGS), loss=interrupted)
@@ -151,7 +152,7 @@ def test_ctrl_c_while_a_graph_is_partitioned_ends_that_process_alone(temporary, 
         commands = [" ".join(child.cmdline()) for child in psutil.Process().children()]
         assert not any("signal.pause" in words for words in commands)
     monkeypatch.setattr("gsplit.partition.interface.api.START", "import os, signal; os.kill(os.getpid(), 9)")
-    with from_arrays() as graph, pytest.raises(ProcessDied, match=r"partitioning \(pid \d+\) was ended by SIGKILL"):
+    with from_arrays() as graph, pytest.raises(ProcessDied, match=line_with("partitioning, pid #, SIGKILL")):
         gsplit.partition(graph, parts=2)
 
 
@@ -165,7 +166,7 @@ def test_a_run_without_a_name_goes_on_and_keeps_its_layout(in_pool, temporary):
         assert (run["epochs"], len(os.listdir(temporary))) == (3, 2)
         assert np.array_equal(*(gsplit.predict(run, run.layout, device="cpu") for _ in range(2)))
         table = gsplit.train(run.layout, gsplit.TrainConfig(strategy="full", dry_run=True, device="cpu"))
-        with pytest.raises(InputError, match="nothing was trained: plans is all there is"):
+        with pytest.raises(InputError, match=line_with("plans")):
             gsplit.load(table)
     del run, table
 

@@ -8,6 +8,7 @@ import json
 import numpy as np
 import pytest
 from support.graphs import random_graph
+from support.messages import line_with, says
 from support.predictions import whole_graph_vectors
 from support.runs import config_for, train_in_trainer
 
@@ -86,17 +87,10 @@ def test_classes_that_the_run_has_not_learned_are_told(grown, in_pool, caplog):
     with in_pool():
         values = gsplit.predict(grown / "run", grown / "again", what="logits", device="cpu")
     assert values.shape == (121, 3)
-    assert "has 4 classes since its store has grown, and the run in" in caplog.text
-    assert "has learned 3: others are never predicted" in caplog.text
+    says(caplog.text, "4 classes, 3")
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"grown_from": ["x", 3]}, r"layout\.json is damaged where it says what the store was grown from"),
-        ({}, r"layout\.json is damaged: no store with these counts was grown from the one of the run"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "message"), [({"grown_from": ["x", 3]}, "layout.json"), ({}, "layout.json")])
 def test_a_layout_that_cannot_be_of_a_grown_store_is_refused(grown, changes, message):
     path = grown / "kept" / "layout.json"
     described = json.loads(path.read_text())
@@ -105,6 +99,6 @@ def test_a_layout_that_cannot_be_of_a_grown_store_is_refused(grown, changes, mes
     if not changes:
         about = grown / "run" / "model.json"
         about.write_text(about.read_text().replace('"num_vertices": 100', '"num_vertices": 121'))
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError, match=line_with(message)):
         gsplit.predict(grown / "run", grown / "kept", device="cpu", out=grown / "out.npy")
     assert not (grown / "out.npy").exists()

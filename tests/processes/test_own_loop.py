@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from support import pool as pool_module
 from support.graphs import lay_out, random_graph
 from support.logged import of_mlflow, of_tensorboard, of_wandb
+from support.messages import line_with
 from support.runs import all_equal, config_for, records, run_for, train_in_trainer
 
 import gsplit
@@ -94,7 +95,7 @@ def test_a_run_that_is_stopped_in_a_loop_goes_on(pool, layout, tmp_path):
 def test_a_run_by_a_loop_is_not_gone_on_with_without_it(layout, tmp_path):
     config = config_for(layout.path, tmp_path / "run", epochs=1)
     gsplit.train(config=config, loop=plain)
-    with pytest.raises(InputError, match=r"trained by a loop that was handed over, plain; resume it from Python"):
+    with pytest.raises(InputError, match=line_with("loop, plain, Python")):
         gsplit.train(config=gsplit.TrainConfig.resuming(tmp_path / "run", epochs=2))
 
 
@@ -149,7 +150,7 @@ def means(run):
 def test_a_loop_that_ends_too_soon_ends_the_run_and_says_where(layout, tmp_path):
     start_s = time.monotonic()
     config = config_for(layout.path, tmp_path / "run", epochs=500, batch_size=20)
-    with pytest.raises(InputError, match=r"loop of trainer 1 ended in epoch 1, after 1 mini-batches, and the run"):
+    with pytest.raises(InputError, match=line_with("trainer 1, epoch 1, 1")):
         gsplit.train(config=config, loop=functools.partial(leaves, rank=1))
     assert time.monotonic() - start_s < 60
 
@@ -157,15 +158,15 @@ def test_a_loop_that_ends_too_soon_ends_the_run_and_says_where(layout, tmp_path)
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        (skips_a_step, r"the next mini-batch was asked for before run\.step: each mini-batch takes one"),
-        (steps_first, r"of trainer 0 run\.step was called before run\.backward"),
-        (peeks, r"trainer 0 began to go through the mini-batches again, in the middle of one"),
-        (means, r"takes the sum of the losses of its own targets, a scalar, not \(\d+,\)"),
-        (leaves, "the loop of trainer 0 ended in epoch 1, after 1 mini-batches"),
+        (skips_a_step, "run.step"),
+        (steps_first, "trainer 0, run.step, run.backward"),
+        (peeks, "trainer 0, mini-batches"),
+        (means, "run.backward, (#)"),
+        (leaves, "trainer 0, epoch 1, 1"),
     ],
 )
 def test_loops_that_do_not_take_turns(pool, layout, tmp_path, function, message):
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError, match=line_with(message)):
         pool.run(1, mistaken, config_for(layout.path, tmp_path / "run"), function)[0]()
 
 
@@ -184,20 +185,20 @@ def raised(text):
 @pytest.mark.parametrize(
     ("handed", "message"),
     [
-        ({"loop": plain, "strategy": "full"}, "takes sampled mini-batches, not --strategy full"),
-        ({"loop": plain, "loss": F.cross_entropy}, "a loop of one's own has its own loss; drop the other one"),
-        ({"loop": lambda run: None}, "the loop .*lambda.* cannot be sent to the trainers"),
-        ({"loop": 5}, "a loop is a function of the run, not 5"),
-        ({"loop": plain, "class_weights": "balanced"}, "--class-weights balanced has no effect on a loop of"),
-        ({"callbacks": 5}, "callbacks takes a list of gsplit.callbacks.Callback, not 5"),
-        ({"callbacks": (name for name in ["tensorboard"])}, "callbacks has a str, which is no"),
-        ({"callbacks": ["tensorboard"]}, "callbacks has a str, which is no gsplit.callbacks.Callback"),
+        ({"loop": plain, "strategy": "full"}, "--strategy full"),
+        ({"loop": plain, "loss": F.cross_entropy}, "loop, loss"),
+        ({"loop": lambda run: None}, "loop, <lambda>"),
+        ({"loop": 5}, "loop, 5"),
+        ({"loop": plain, "class_weights": "balanced"}, "--class-weights balanced, loop"),
+        ({"callbacks": 5}, "callbacks, gsplit.callbacks.Callback, 5"),
+        ({"callbacks": (name for name in ["tensorboard"])}, "callbacks, str, gsplit.callbacks.Callback"),
+        ({"callbacks": ["tensorboard"]}, "callbacks, str, gsplit.callbacks.Callback"),
     ],
 )
 def test_what_cannot_be_handed_over_is_told_at_once(layout, tmp_path, handed, message):
     given = {name: handed.pop(name) for name in ("loop", "loss", "callbacks") if name in handed}
     changes = {**handed, **({"fan_out": (-1, -1)} if "strategy" in handed else {})}
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError, match=line_with(message)):
         gsplit.train(config=config_for(layout.path, tmp_path / "run", **changes), **given)
     assert not (tmp_path / "run").exists()
 

@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 import pytest
 import torch
+from support.messages import line_with
 from support.models import WEIGHTED
 from support.steps import CPU, Step
 
@@ -155,7 +156,7 @@ def what_is_refused(member, path, targets):
     )
     messages = []
     for call in calls:
-        with pytest.raises(ValueError, match="--exchange rows") as raised:
+        with pytest.raises(ValueError, match=line_with("--exchange rows")) as raised:
             call()
         messages.append(str(raised.value))
     return messages, bool((block.in_degrees() >= block.indptr.diff()).all())

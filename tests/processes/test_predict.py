@@ -11,6 +11,7 @@ import torch
 from support import pool as pool_module
 from support.commands import children_here
 from support.graphs import lay_out, random_graph
+from support.messages import line_with, says
 from support.models import make_model, names
 from support.predictions import predicted, whole_graph_vectors
 from support.runs import all_equal, config_for, train_in_trainer
@@ -223,13 +224,13 @@ def test_what_is_refused_before_a_process_starts(run, layouts, tmp_path, monkeyp
     monkeypatch.setattr("gsplit.predict.api.start", None)
     wide = lay_out(random_graph(30, 3, features=9), tmp_path / "wide", parts=1)
     for arguments, message in [
-        ({"layout": wide.path}, "has 9 features a vertex, but the run in .* was trained with 5"),
-        ({"vertices": [0, 300]}, "vertex number 2 is 300, outside the vertices 0 .. 299"),
-        ({"vertices": []}, "asks for no vertex"),
-        ({"what": "embeddings", "layer": 4}, "--layer is 4, but the model has 3 layers"),
-        ({"fan_out": (3, 3)}, "--fan-out has 2 numbers, but the model has 3 layers"),
+        ({"layout": wide.path}, "9, run, 5"),
+        ({"vertices": [0, 300]}, "2, 300, 0 .. 299"),
+        ({"vertices": []}, "vertices"),
+        ({"what": "embeddings", "layer": 4}, "--layer, 4, 3"),
+        ({"fan_out": (3, 3)}, "--fan-out, 2, 3"),
     ]:
-        with pytest.raises(InputError, match=message):
+        with pytest.raises(InputError, match=line_with(message)):
             gsplit.predict(**{"run": run, "layout": layouts(2).path, "out": tmp_path / "x.npy", **arguments})
     assert sorted(os.listdir(tmp_path)) == ["run", "wide"]
 
@@ -239,10 +240,10 @@ def test_another_graph_is_taken_with_a_warning(run, tmp_path, caplog):
     other = lay_out(graph, tmp_path / "other", parts=1)
     values = gsplit.predict(run, other.path, what="logits", device="cpu")
     np.testing.assert_allclose(values, whole_graph_vectors(graph, gsplit.load(run), 3)[3], rtol=0, atol=1e-10)
-    assert "was made from another store" in caplog.text
+    says(caplog.text, "another store", str(other.path))
 
 
 def test_embeddings_need_a_model_that_gives_them(run, layouts, monkeypatch):
     monkeypatch.setattr("gsplit.predict.api.load_described", lambda *_: (WithoutLayers(), {}, None))
-    with pytest.raises(InputError, match="WithoutLayers has neither forward_layer nor forward_until"):
+    with pytest.raises(InputError, match=line_with("WithoutLayers, forward_layer, forward_until")):
         gsplit.predict(run, layouts(2).path, what="embeddings", device="cpu")

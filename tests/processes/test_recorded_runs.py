@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.graphs import lay_out, random_graph
-from support.runs import InPool, records
+from support.runs import records
 
 import gsplit
 from gsplit import cli
@@ -44,10 +44,9 @@ ROUNDED_TO = 6
 
 
 @pytest.fixture
-def train(pool, tmp_path, monkeypatch):
+def train(here, tmp_path):
     """train(flags) -> the run's folder."""
     graph = random_graph(300, 10, seed=3, weighted=True)
-    monkeypatch.setattr("gsplit.launch.start.start", InPool(pool))
 
     def run(flags: str) -> Path:
         words = f"{COMMON} {flags}".split()

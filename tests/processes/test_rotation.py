@@ -12,7 +12,7 @@ import pytest
 import torch
 from support import pool as pool_module
 from support.graphs import lay_out, random_graph
-from support.runs import InPool, all_equal, config_for, records
+from support.runs import all_equal, config_for, records
 from support.threads import in_threads
 from support.whole import WholeStep, assert_same, buffers, uneven
 
@@ -157,8 +157,7 @@ TURNING = {**EXACT, "algorithm": "rotate", "gpus": 4, "grid": (2, 2, 1)}
 
 
 @pytest.mark.parametrize("changes", [{}, {"train_features": 6}], ids=["features", "trained"])
-def test_epochs_are_those_of_one_trainer(pool, layouts, tmp_path, monkeypatch, changes):
-    monkeypatch.setattr("gsplit.launch.start.start", InPool(pool))
+def test_epochs_are_those_of_one_trainer(here, layouts, tmp_path, changes):
     alone, rotating, path = tmp_path / "alone", tmp_path / "rotating", layouts(4).path
     gsplit.train(config=config_for(path, alone, **EXACT, **changes, gpus=1, save_predictions="logits"))
     gsplit.train(config=config_for(path, rotating, **TURNING, **changes, save_predictions="logits"))
@@ -214,9 +213,8 @@ def test_trainers_with_the_same_block_drop_the_same(pool, folder, sizes):
     )
 
 
-def test_a_run_goes_on_and_drops_the_same(pool, layouts, tmp_path, monkeypatch):
+def test_a_run_goes_on_and_drops_the_same(here, layouts, tmp_path):
     """Bit-identical on its planes, and under another plan."""
-    monkeypatch.setattr("gsplit.launch.start.start", InPool(pool))
     straight, stopped, path = tmp_path / "straight", tmp_path / "stopped", layouts(4).path
     flags = {**TURNING, "dropout": 0.5, "input_dropout": 0.2}
     gsplit.train(config=config_for(path, straight, **flags))

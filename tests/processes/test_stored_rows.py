@@ -49,9 +49,11 @@ def kinds_of_rows(member, config):
 
 
 @pytest.mark.parametrize("world", [1, 2])
-def test_training_is_that_of_copies(pool, layout, tmp_path, world):
-    stored = pool.run(world, train_in_trainer, config_for(layout, tmp_path / "stored", **OURS))
-    copies = pool.run(world, train_copies, config_for(layout, tmp_path / "copies", **OURS))
+@pytest.mark.parametrize("model", ["sage", "torch_geometric.nn:GraphSAGE"])
+def test_training_is_that_of_copies(pool, layout, tmp_path, model, world):
+    changes = {**OURS, "model": model}
+    stored = pool.run(world, train_in_trainer, config_for(layout, tmp_path / "stored", **changes))
+    copies = pool.run(world, train_copies, config_for(layout, tmp_path / "copies", **changes))
     assert not all_equal(stored[0]["before"], stored[0]["after"])
     for one, other in zip(stored, copies, strict=True):
         assert all_equal(one["after"], other["after"])
@@ -134,16 +136,6 @@ def test_models_that_look_at_the_features_are_given_copies():
     assert seen == [torch.Tensor]
 
 
-@pytest.mark.parametrize("world", [1, 2])
-def test_models_of_pyg_compute_from_stored_rows_what_they_compute_from_copies(pool, layout, tmp_path, world):
-    changes = {**OURS, "model": "torch_geometric.nn:GraphSAGE"}
-    stored = pool.run(world, train_in_trainer, config_for(layout, tmp_path / "stored", **changes))
-    copies = pool.run(world, train_copies, config_for(layout, tmp_path / "copies", **changes))
-    assert not all_equal(stored[0]["before"], stored[0]["after"])
-    for one, other in zip(stored, copies, strict=True):
-        assert all_equal(one["after"], other["after"])
-
-
 def dgl_models():
     """DGL's GraphSAGE twice: the first hands its features on, the second drops out some of them."""
     dgl = pytest.importorskip("dgl.nn")
@@ -217,6 +209,18 @@ def logits_of(model, layout, stored):
     return found, [p.grad for p in wrapped.parameters()], not rows.use.copied
 
 
+def reads_stored_rows(model, layout):
+    """Whether stored rows were not copied; the model computes from them what it computes from copies."""
+    other = copy.deepcopy(model)
+    (of_stored, grads, reads), (of_copies, wanted, _) = (
+        logits_of(model, layout, True),
+        logits_of(other, layout, False),
+    )
+    assert all(torch.equal(a, b) for a, b in zip(of_stored, of_copies, strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(grads, wanted, strict=True))
+    return reads
+
+
 @pytest.mark.skipif(not _core.narrow_fits(8, WIDTH), reason="without AVX2 nothing is read where it lies")
 @pytest.mark.parametrize(
     ("make", "reads"),
@@ -231,11 +235,7 @@ def logits_of(model, layout, stored):
 def test_a_model_that_uses_its_features_after_all_gets_their_values(layout, make, reads):
     torch.manual_seed(1)
     model = make()
-    other = copy.deepcopy(model)
-    (of_stored, grads, says), (of_copies, wanted, _) = logits_of(model, layout, True), logits_of(other, layout, False)
-    assert all(torch.equal(a, b) for a, b in zip(of_stored, of_copies, strict=True))
-    assert all(torch.equal(a, b) for a, b in zip(grads, wanted, strict=True))
-    assert says == reads
+    assert reads_stored_rows(model, layout) == reads
 
 
 @pytest.mark.filterwarnings("ignore:To copy construct")
@@ -245,8 +245,4 @@ def test_a_model_that_uses_its_features_after_all_gets_their_values(layout, make
 def test_whatever_makes_tensors_of_features_makes_them_of_their_values(layout, read, after):
     torch.manual_seed(1)
     model = pyg_net(lambda convs: Reads(convs, READS[read], after=after))
-    other = copy.deepcopy(model)
-    (of_stored, grads, says), (of_copies, wanted, _) = logits_of(model, layout, True), logits_of(other, layout, False)
-    assert all(torch.equal(a, b) for a, b in zip(of_stored, of_copies, strict=True))
-    assert all(torch.equal(a, b) for a, b in zip(grads, wanted, strict=True))
-    assert not says
+    assert not reads_stored_rows(model, layout)

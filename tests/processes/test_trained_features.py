@@ -9,8 +9,8 @@ import pytest
 import torch
 from support import pool as pool_module
 from support.graphs import lay_out, random_graph
-from support.predictions import InPool as PredictInPool
-from support.runs import InPool, all_equal, config_for, records, run_for
+from support.messages import line_with
+from support.runs import all_equal, config_for, records, run_for
 from support.whole import DenseBlock
 
 import gsplit
@@ -25,13 +25,6 @@ from gsplit.train import loop
 WIDTH, EPOCHS = 6, 3
 FULL = {"strategy": "full", "fan_out": (-1, -1), "batch_size": 512, "dtype": "float64", "epochs": EPOCHS}
 TRAINED = {**FULL, "train_features": WIDTH, "weight_decay": 0.01}
-
-
-@pytest.fixture
-def here(pool, monkeypatch):
-    """Trainers run in the pool."""
-    monkeypatch.setattr("gsplit.launch.start.start", InPool(pool))
-    monkeypatch.setattr("gsplit.predict.api.start", PredictInPool(pool))
 
 
 @pytest.fixture(scope="module")
@@ -140,9 +133,9 @@ def test_predictions_are_of_the_rows_that_are_kept(here, bare, tmp_path):
 def test_what_features_are_trained_for_is_another_graph_s_vertices(here, bare, layouts, tmp_path):
     run = tmp_path / "run"
     gsplit.train(config=config_for(bare.path, run, **TRAINED))
-    with pytest.raises(InputError, match=r"another store than the one whose vertices.*--train-features"):
+    with pytest.raises(InputError, match=line_with("--train-features")):
         gsplit.predict(run, layouts(2).path, device="cpu")
-    with pytest.raises(InputError, match="another model: in_features is 6 there, 5 here"):
+    with pytest.raises(InputError, match=line_with("in_features, 6, 5")):
         gsplit.train(config=TrainConfig.resuming(run, train_features=5, epochs=9))
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from support.cgroups import give_memory
 from support.graphs import lay_out, random_graph
+from support.messages import line_with
 from support.runs import config_for
 from support.threads import in_threads
 from support.whole import WholeStep, buffers
@@ -96,9 +97,8 @@ def test_a_plan_that_does_not_fit_is_refused_with_one_that_does(layouts, tmp_pat
     least, wanted = min(priced.values()), priced["1d"]
     assert least < wanted
     give_memory(monkeypatch, tmp_path, (least + wanted) // 2)
-    with pytest.raises(InputError, match=r"--algorithm 1d takes .* are free; use --.*, which takes ") as refused:
+    with pytest.raises(InputError, match=line_with("--algorithm 1d, # KiB")):
         gsplit.train(config=config)
-    assert "\n" not in str(refused.value)
     give_memory(monkeypatch, tmp_path, least // 2)
     with pytest.raises(InputError, match="no plan fits"):
         gsplit.train(config=config)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from support.messages import line_with
 
 import gsplit
 from gsplit.data import open_layout, open_store
@@ -34,17 +35,17 @@ def test_a_store_and_a_layout_are_those_of_the_commands(tmp_path):
 
 
 def test_options_that_there_are_not(tmp_path):
-    with pytest.raises(InputError, match=r"gsplit\.import_graph has no option 'undirect'; it has "):
+    with pytest.raises(InputError, match=line_with("gsplit.import_graph, undirect, undirected")):
         gsplit.import_graph("synthetic:tiny", tmp_path / "graph", undirect=True)
-    with pytest.raises(InputError, match=r"gsplit\.partition has no option 'part'; it has parts, out, overwrite"):
+    with pytest.raises(InputError, match=line_with("gsplit.partition, part, parts")):
         gsplit.partition(tmp_path, tmp_path / "layout", part=2)
     assert not list(tmp_path.iterdir())
 
 
 def test_a_page_needs_a_run(tmp_path):
-    with pytest.raises(InputError, match=r"no run given: name the folder that gsplit\.train wrote"):
+    with pytest.raises(InputError, match=line_with("gsplit.train")):
         gsplit.report()
-    with pytest.raises(InputError, match="is no run"):
+    with pytest.raises(InputError, match=line_with("config.json")):
         gsplit.report(tmp_path, out=tmp_path / "report.html")
     assert not list(tmp_path.iterdir())
 
@@ -52,22 +53,16 @@ def test_a_page_needs_a_run(tmp_path):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda graph: gsplit.partition(graph, 4), r"takes a folder \(and parts=, by name\), not 4"),
-        (
-            lambda graph: gsplit.train(object()),
-            r"gsplit\.train takes what gsplit\.partition returned, or .*, not <obj",
-        ),
-        (lambda graph: gsplit.train(graph, {"epochs": 1}), r"takes a gsplit\.TrainConfig, not a dict"),
-        (lambda graph: gsplit.predict(None, graph), r"takes what gsplit\.train returned, or .*, not None"),
-        (lambda graph: gsplit.predict("run", 5), r"takes what gsplit\.partition returned, or .*, not 5"),
-        (lambda graph: gsplit.predict("run", graph, fanout=3), r"gsplit\.predict has no option 'fanout'; it has out"),
-        (
-            lambda graph: gsplit.report(["run"]),
-            r"gsplit\.report takes what gsplit\.train returned, or .*, not \['run",
-        ),
-        (lambda graph: gsplit.TrainConfig(layout=graph, init_from=3), "--init-from must be a path, not 3"),
+        (lambda graph: gsplit.partition(graph, 4), "parts=, 4"),
+        (lambda graph: gsplit.train(object()), "gsplit.train, gsplit.partition"),
+        (lambda graph: gsplit.train(graph, {"epochs": 1}), "gsplit.TrainConfig, dict"),
+        (lambda graph: gsplit.predict(None, graph), "gsplit.train, None"),
+        (lambda graph: gsplit.predict("run", 5), "gsplit.partition, 5"),
+        (lambda graph: gsplit.predict("run", graph, fanout=3), "gsplit.predict, fanout, out"),
+        (lambda graph: gsplit.report(["run"]), "gsplit.report, gsplit.train"),
+        (lambda graph: gsplit.TrainConfig(layout=graph, init_from=3), "--init-from, 3"),
     ],
 )
 def test_what_is_taken_for_something_else_is_one_line(call, message):
-    with gsplit.from_arrays([[0, 1], [1, 0]]) as graph, pytest.raises(InputError, match=message):
+    with gsplit.from_arrays([[0, 1], [1, 0]]) as graph, pytest.raises(InputError, match=line_with(message)):
         call(graph)

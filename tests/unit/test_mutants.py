@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from support.messages import line_with
 
 from tools import mutations
 
@@ -45,10 +46,10 @@ def test_the_page_names_all_of_them_and_what_catches_each():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"old": "no such text"}, "stands 0 times in gsplit/cli.py, not once"),
-        ({"old": "raise"}, r"stands \d+ times in gsplit/cli.py, not once"),
-        ({"test": "tests/unit/test_nothing.py"}, "there is no tests/unit/test_nothing.py"),
-        ({"test": "tests/unit/test_mutants.py::test_x"}, "there is no tests/unit/test_mutants.py::test_x"),
+        ({"old": "no such text"}, "0 times, gsplit/cli.py"),
+        ({"old": "raise"}, "# times, gsplit/cli.py"),
+        ({"test": "tests/unit/test_nothing.py"}, "tests/unit/test_nothing.py"),
+        ({"test": "tests/unit/test_mutants.py::test_x"}, "tests/unit/test_mutants.py::test_x"),
     ],
 )
 def test_a_stale_entry_is_an_error(tmp_path, changes, message):
@@ -56,7 +57,7 @@ def test_a_stale_entry_is_an_error(tmp_path, changes, message):
     path.write_text(ENTRY.format(**GOOD))
     assert len(mutations.load(path)) == 1
     path.write_text(ENTRY.format(**{**GOOD, **changes}))
-    with pytest.raises(ValueError, match=f"mutation one: .*{message}"):
+    with pytest.raises(ValueError, match=line_with("mutation one", message)):
         mutations.load(path)
 
 

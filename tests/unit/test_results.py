@@ -7,6 +7,7 @@ import re
 import shutil
 
 import pytest
+from support.messages import line_with
 
 from tools import pictures, results
 
@@ -119,7 +120,7 @@ def test_a_record_says_where_it_is_from(docs):
 def test_cells():
     rows = {"rows": [{"a": 1, "b": None}, {"a": 2, "b": [1.25, 2]}]}
     assert results.Cells().vformat("{rows[a=1][b]} {rows[a=2][b]:.1f}", (), rows) == "- 1.2, 2.0"
-    with pytest.raises(ValueError, match="0 rows have a=3"):
+    with pytest.raises(ValueError, match=line_with("0 rows, a=3")):
         results.row_of(rows["rows"], "a=3")
 
 

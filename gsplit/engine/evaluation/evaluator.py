@@ -108,7 +108,7 @@ class Evaluator:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What :meth:`scores` gives, the one that decides first."""
+        """Names of the scores that :meth:`scores` gives, the one that decides first."""
         return tuple(self._metrics) or (self._objective.name,)
 
     def scores(self, model: nn.Module, ids: NDArray[np.int64]) -> dict[str, float | None]:

@@ -133,7 +133,7 @@ class Loading:
 
     @property
     def in_memory(self) -> bool:
-        """Whether the host's rows fit its memory, so that a layer that reads them need not wait for a disk."""
+        """True where the host's rows fit its memory, so that a layer that reads them need not wait for a disk."""
         return self._host.bytes_view.nbytes <= Memory.of(torch.device("cpu"), sharers=1).auto_bytes
 
     def loader(self, dtype: torch.dtype) -> FeatureLoader:

@@ -44,7 +44,7 @@ class Weighed(NamedTuple):
 
     @property
     def without(self) -> str:
-        """How to do without weights."""
+        """The way to do without weights, in words."""
         if self.name in MODELS:
             return "use --model sage, which takes no weights"
         return "say uses_edge_weight = False in the model's class, so that it takes none"

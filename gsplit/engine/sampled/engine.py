@@ -120,7 +120,7 @@ class Sampled:
 
     @contextmanager
     def supply(self, run: Run, layout: Layout, position: Position) -> Iterator[Supply]:
-        """What gives the trainers their mini-batches; the samplers have ended when the block has."""
+        """Supply the trainers with mini-batches; the samplers have ended when the block has."""
         config = run.config
         memory, threads = parse_bytes(config.sampler_memory), config.sampler_threads
         spec = replace(self.sampling(run, layout), memory=memory, threads=threads)

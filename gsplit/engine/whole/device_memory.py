@@ -142,12 +142,12 @@ class Layer:
 
     @property
     def is_free(self) -> bool:
-        """Whether its sums are kept."""
+        """True where its sums are kept."""
         return self.number == 1 and self.work.kept
 
     @property
     def is_last(self) -> bool:
-        """Whether it is the last one, with nothing behind it."""
+        """True for the last one, with nothing behind it."""
         return self.number == self.work.layers and not self.work.head
 
     @property
@@ -238,7 +238,7 @@ class Layer:
 
     @property
     def _scales_edges(self) -> bool:
-        """Whether rows are multiplied by numbers of edges while they are summed: weights, or a mean's in backward."""
+        """True where rows are multiplied by numbers of edges while they are summed: weights, a mean's in backward."""
         return self.work.weights or (self.work.keeps_rows and exchanges(self.plan, self.work))
 
     def _forward(self) -> int:

@@ -94,7 +94,7 @@ class WholeGraph:
 
     @contextmanager
     def supply(self, run: Run, layout: Layout, position: Position) -> Iterator[Supply]:
-        """What tells the trainers to stop; there are no samplers. A plan that does not fit is refused."""
+        """Supply what tells the trainers to stop; there are no samplers. A plan that does not fit is refused."""
         check_plan_fits(run, layout, plan_of_run(run))
         supply = Supply(run.trainers)
         try:

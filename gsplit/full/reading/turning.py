@@ -65,7 +65,7 @@ def _rounds(
     *,
     counts_only: bool = False,
 ) -> Iterator[tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.floating] | None]]:
-    """What arrives here in each round: own sources, places of destinations, weights."""
+    """Yield what arrives here in each round: own sources, places of destinations, weights."""
     indptr, indices = edges.indptr.numpy(), edges.indices.numpy()
     pieces = edge_pieces(indptr, 0, len(indptr) - 1)
     nothing = np.empty(0, np.int32)

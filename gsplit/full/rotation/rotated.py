@@ -49,7 +49,7 @@ class RotatedLayer:
 
     @property
     def roles(self) -> Roles:
-        """What each axis is for."""
+        """The roles of the axes."""
         return roles_of(self.layer)
 
 

@@ -64,7 +64,7 @@ class Adapter(nn.Module, ABC):
 
     @property
     def reads_stored_rows(self) -> bool:
-        """Whether the features of a mini-batch may be given as :class:`~gsplit.kernels.StoredRows`.
+        """True where the features of a mini-batch may be given as :class:`~gsplit.kernels.StoredRows`.
 
         They may where the first convolution reads them where they lie; whatever else uses them gets a copy.
         """
@@ -282,7 +282,7 @@ class Adapter(nn.Module, ABC):
 
     @property
     def uses_edge_weight(self) -> bool:
-        """Whether blocks must carry the edge weights of the graph, where it has any."""
+        """True where blocks must carry the edge weights of the graph, if it has any."""
         return bool(getattr(self.module, "uses_edge_weight", True))
 
     def state_dict(self, *arguments: Any, **named: Any) -> Any:

@@ -123,7 +123,7 @@ class Equivalent:
     """Whether it computes this convolution, by its options."""
     compute: Callable[[Any, OnBlock], Tensor]
     takes_weights: bool = False
-    """Whether it knows what the convolution does with edge weights."""
+    """True where it is known what the convolution does with edge weights."""
     alone: bool = False
     """Whether nothing else computes the convolution on blocks: the library's code takes no pair of rows."""
     divisor: Callable[[Any], Divisor | None] = lambda conv: None
@@ -219,27 +219,27 @@ class EquivalentForward:
 
     @property
     def applies(self) -> bool:
-        """Whether the convolution is, as it stands now, one that a block can compute."""
+        """True where a block can compute the convolution as it stands now."""
         return KNOWN[self._key].applies(self._convolution)
 
     @property
     def takes_weights(self) -> bool:
-        """Whether it knows what the convolution does with edge weights."""
+        """True where it is known what the convolution does with edge weights."""
         return KNOWN[self._key].takes_weights
 
     @property
     def alone(self) -> bool:
-        """Whether nothing else computes the convolution on blocks."""
+        """True where nothing else computes the convolution on blocks."""
         return KNOWN[self._key].alone
 
     @property
     def divisor(self) -> Divisor | None:
-        """What the convolution divides by, where that is made of edge weights."""
+        """The divisor of the convolution, where it is made of edge weights."""
         return KNOWN[self._key].divisor(self._convolution)
 
     @property
     def reads_stored(self) -> bool:
-        """Whether the convolution, as it stands now, needs no copy of the features."""
+        """True where the convolution, as it stands now, needs no copy of the features."""
         return self.applies and KNOWN[self._key].reads_stored(self._convolution)
 
     @property

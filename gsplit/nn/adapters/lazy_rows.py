@@ -33,7 +33,7 @@ class LazyRows(Tensor):
 
     @property
     def is_copied(self) -> bool:
-        """Whether somebody has used the rows: the copy may have been changed since."""
+        """True where somebody has used the rows: the copy may have been changed since."""
         return self._copy is not None
 
     def copied(self) -> Tensor:

@@ -121,7 +121,7 @@ class PyGAdapter(Adapter):
 
     @property
     def uses_edge_weight(self) -> bool:
-        """Whether blocks must carry the edge weights of the graph, where it has any: forward has to take them."""
+        """True where blocks must carry the edge weights of the graph, if it has any: forward has to take them."""
         taken = not {"edge_weight", "edge_attr", "adj_t", "data"}.isdisjoint(self._parameters_of_forward.values())
         return bool(getattr(self.module, "uses_edge_weight", taken))
 

@@ -10,6 +10,7 @@ import time
 
 import pytest
 import torch
+from support.messages import line_with
 
 pytestmark = pytest.mark.accelerator
 
@@ -140,9 +141,9 @@ def test_an_error_names_its_operator_and_comes_at_each_wait_from_then_on(schedul
     x, index = ones(), torch.full((3,), N, device=device())
     taken = x.index_select(0, index)
     for _ in range(2):
-        with pytest.raises(RuntimeError, match=r"sim:0 is broken by aten::index_select: index out of range"):
+        with pytest.raises(RuntimeError, match=line_with("sim:0, aten::index_select")):
             torch.accelerator.synchronize(device())
-    with pytest.raises(RuntimeError, match="is broken by aten::index_select"):
+    with pytest.raises(RuntimeError, match=line_with("aten::index_select")):
         taken.cpu()
     assert (torch.ones(3, device="sim:1") + 1).sum().item() == 6  # another device works
     scheduled.clear_errors()
@@ -156,7 +157,7 @@ def test_a_device_that_is_told_to_fails_at_some_task(scheduled):
         x.add_(1)
     torch.accelerator.synchronize(device())
     x.add_(1)
-    with pytest.raises(RuntimeError, match=r"sim:0 is broken by .*: the device was told to fail"):
+    with pytest.raises(RuntimeError, match=line_with("sim:0")):
         torch.accelerator.synchronize(device())
 
 
@@ -245,5 +246,5 @@ def test_schedules_are_named_exactly(sim):
         sim.set_schedule(schedule)
         assert sim.schedule() == schedule
     for wrong in ("sometimes", "random", "eager:1"):
-        with pytest.raises((RuntimeError, ValueError), match=f"'{wrong}' is none of"):
+        with pytest.raises((RuntimeError, ValueError), match=line_with(wrong)):
             sim.set_schedule(wrong)

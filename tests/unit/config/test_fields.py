@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 import numpy as np
 import pytest
+from support.messages import line_with
 
 from gsplit import cli
 from gsplit.config.fields import Accepted, Checked, Range
@@ -54,28 +55,28 @@ def test_what_a_field_may_hold_gets_its_kind(field, value, kept):
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
-        ("count", 0, "--count must be at least 1, not 0"),
-        ("count", 10, "--count must be at most 9, not 10"),
-        ("count", True, "--count must be a whole number, not True"),
-        ("count", 2.0, r"--count must be a whole number, not 2\.0"),
-        ("count", None, "--count must be a whole number, not None"),
-        ("perhaps", -1, "--perhaps must be at least 0, not -1"),
-        ("rate", 0.0, r"--rate must be above 0 and finite, not 0\.0"),
-        ("rate", math.nan, "--rate must be above 0 and finite, not nan"),
-        ("rate", math.inf, "--rate must be above 0 and finite, not inf"),
-        ("rate", "1", "--rate must be a number, not '1'"),
-        ("share", 1.0, r"--share must be in \[0, 1\), not 1\.0"),
-        ("share", math.nan, r"--share must be in \[0, 1\), not nan"),
-        ("sizes", (1, 0), "--sizes must be at least 1, not 0"),
-        ("sizes", 3, "--sizes must be a list, not 3"),
-        ("memory", "much", "--memory: "),
-        ("on", 1, "--on must be true or false, not 1"),
-        ("way", "other", "--way must be one of this, that, not 'other'"),
-        ("place", 5, "--place must be a path, not 5"),
+        ("count", 0, "--count, 1, 0"),
+        ("count", 10, "--count, 9, 10"),
+        ("count", True, "--count, True"),
+        ("count", 2.0, "--count, 2.0"),
+        ("count", None, "--count, None"),
+        ("perhaps", -1, "--perhaps, 0, -1"),
+        ("rate", 0.0, "--rate, 0, 0.0"),
+        ("rate", math.nan, "--rate, 0, nan"),
+        ("rate", math.inf, "--rate, 0, inf"),
+        ("rate", "1", "--rate, 1"),
+        ("share", 1.0, "--share, 0, 1, 1.0"),
+        ("share", math.nan, "--share, 0, 1, nan"),
+        ("sizes", (1, 0), "--sizes, 1, 0"),
+        ("sizes", 3, "--sizes, 3"),
+        ("memory", "much", "--memory"),
+        ("on", 1, "--on, 1"),
+        ("way", "other", "--way, this, that, other"),
+        ("place", 5, "--place, 5"),
     ],
 )
 def test_anything_else_is_refused_by_its_flag(field, value, message):
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError, match=line_with(message)):
         Config(**{field: value})
 
 
@@ -101,25 +102,25 @@ def test_flags_that_say_the_same_elsewhere(words, field, value):
     [("--epoch", "--epochs"), ("--hiden", "--hidden"), ("--fan-outs", "--fan-out"), ("--wdd", "--wd")],
 )
 def test_what_was_meant_is_the_nearest_of_a_flag_s_names(typed, meant):
-    with pytest.raises(InputError, match=rf"did you mean {meant}\?"):
+    with pytest.raises(InputError, match=line_with(typed, meant)):
         cli.parse(TrainConfig, ["layout", typed, "1"], prog="gsplit train")
 
 
 @pytest.mark.parametrize("flag", ELSEWHERE)
 def test_flags_that_say_something_else_elsewhere_are_answered(flag):
-    with pytest.raises(InputError, match=f"{flag} is no flag of gsplit train: .*say --"):
+    with pytest.raises(InputError, match=line_with(flag, "gsplit train, say --*")):
         cli.parse(TrainConfig, ["layout", flag, "1"], prog="gsplit train", answers=ELSEWHERE)
 
 
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["--fanout", "5,10,15", "--lr", "1"], "--fan-out 15,10,5 for DGL's 5,10,15"),
-        (["--fanout=10,-1"], "--fan-out -1,10 for DGL's 10,-1"),
-        (["--fanout", "10", "25"], "--fan-out 25,10 for DGL's 10,25"),
-        (["--fanout"], "--fan-out 15,10,5 for DGL's 5,10,15"),
+        (["--fanout", "5,10,15", "--lr", "1"], "--fan-out 15,10,5, 5,10,15"),
+        (["--fanout=10,-1"], "--fan-out -1,10, 10,-1"),
+        (["--fanout", "10", "25"], "--fan-out 25,10, 10,25"),
+        (["--fanout"], "--fan-out 15,10,5, 5,10,15"),
     ],
 )
 def test_dgl_s_fan_outs_are_answered_with_the_line_to_use(words, line):
-    with pytest.raises(InputError, match=f"inputs first, --fan-out that of the targets; say {line}$"):
+    with pytest.raises(InputError, match=line_with(line)):
         cli.parse(TrainConfig, ["layout", *words], prog="gsplit train", answers=ELSEWHERE)

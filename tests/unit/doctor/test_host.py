@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from support.devices import fit
+from support.messages import line_with, says
 
 from gsplit import limits
 from gsplit.config.train import TrainConfig
@@ -111,8 +112,8 @@ def test_accelerators_are_listed_with_what_they_reach(devices):
     assert found.trainers == 2
     text = text_of(found)
     assert "  xpu:1  Card 1  4.0 GiB, 3.0 GiB free  reads the memory of: 0 no" in text
-    assert any("what they exchange goes through the host's" in remark for remark in found.remarks)
-    assert "note: to ask what is free, doctor itself holds a context on each accelerator" in text
+    says("\n".join(found.remarks), "through the host's")
+    says(text, "note:, doctor, context")
 
 
 def test_what_a_device_does_not_say_is_said_to_be_unknown(devices):
@@ -133,18 +134,18 @@ def test_small_limits_are_remarked_where_accelerators_want_more(devices, limited
     monkeypatch.setattr(host_state, "SHARED_MEMORY", tmp_path / "missing")
     devices(8 << 30)
     alone = examine(TrainConfig()).remarks
-    assert any(remark.startswith("a process may lock 64.0 KiB") for remark in alone)
+    says("\n".join(alone), "64.0 KiB")
     assert not any(remark.startswith("/dev/shm") for remark in alone)
     devices(8 << 30, 8 << 30)
-    assert any(remark.startswith("/dev/shm is not there") for remark in examine(TrainConfig()).remarks)
+    says("\n".join(examine(TrainConfig()).remarks), "/dev/shm")
 
 
 def test_cores_that_are_shared_are_remarked():
     host = host_state.host_state()
     few = replace(host, cores=replace(host.cores, allowed=8, quota=1.5, instruction_sets=("basic",)))
     first, second = diagnosis._remarks(few, [], [])
-    assert first.startswith("cgroups allow 1.5 cores' worth of time, and threads are dealt out for 8 cores")
-    assert "neither AVX2 nor AVX-512" in second
+    says(first, "cgroups, 1.5 cores, 8 cores")
+    says(second, "AVX2, AVX-512")
     enough = replace(host, cores=replace(host.cores, allowed=8, quota=8.0, instruction_sets=("avx2", "basic")))
     assert list(diagnosis._remarks(enough, [], [])) == []
 
@@ -154,9 +155,7 @@ def test_too_few_open_files_are_a_problem(limited, monkeypatch, soft):
     limited(NOFILE=(soft, 4096))
     if soft == 8:  # as it is where not even the trainers' common memory can be opened
         monkeypatch.setattr(Shared, "create", no_more_files)
-    with pytest.raises(
-        InputError, match=rf"a process may have {soft} files open, .* 2 trainers .*; raise it with ulim"
-    ):
+    with pytest.raises(InputError, match=line_with(f"{soft} files, 2 trainers, ulimit -n")):
         command(["--gpus", "2"])
 
 
@@ -184,11 +183,11 @@ def test_a_device_that_is_not_there_is_a_problem(capsys):
     kind = "xpu"
     if accelerator.find("auto")[0] == kind:
         pytest.skip("it is there")
-    with pytest.raises(InputError, match="--device xpu, but PyTorch finds no GPU of that kind; use --device cpu"):
+    with pytest.raises(InputError, match=line_with("--device xpu, --device cpu")):
         command(["--device", kind])
     out = capsys.readouterr().out
     assert out.startswith("accelerators\n")
-    assert "problem: --device xpu" in out
+    says(out, "--device xpu")
 
 
 def test_json_is_one_object(capsys):
@@ -199,5 +198,5 @@ def test_json_is_one_object(capsys):
 
 
 def test_it_does_not_go_on_with_a_run():
-    with pytest.raises(InputError, match=r"--resume run: doctor takes a LAYOUT and the flags of a training"):
+    with pytest.raises(InputError, match=line_with("--resume run, LAYOUT")):
         command(["--resume", "run"])

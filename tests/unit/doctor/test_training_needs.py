@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 from support.cgroups import give_memory
 from support.devices import fit
+from support.messages import line_with
 
 from gsplit.config.train import TrainConfig
 from gsplit.device import accelerator
@@ -134,7 +135,7 @@ def test_what_does_not_fit_is_named_with_what_takes_most(fits):
 
 def test_a_host_with_little_memory_is_a_problem(config, monkeypatch, tmp_path, capsys):
     give_memory(monkeypatch, tmp_path, 64 << 20)
-    with pytest.raises(InputError, match=r"the training takes .* of the host's memory, and .* are available"):
+    with pytest.raises(InputError, match=line_with("host, # MiB, 64.0 MiB")):
         command([str(config().layout), "--fan-out", "5,5", "--device", "cpu", "--evaluate", "none"])
     assert "processes of trainers" in capsys.readouterr().out
 

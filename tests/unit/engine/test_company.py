@@ -6,6 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from support.graphs import lay_out, random_graph
+from support.messages import line_with, says
 from support.models import DGL, OWN, PYG, WEIGHTED, PyGNet, make_model, names, pyg, stacked
 from torch import nn
 from torch_geometric.nn import MessagePassing, aggr
@@ -110,8 +111,8 @@ def of(net):
     return lambda: stacked(net, pyg("SAGEConv"))(5, 3, 2)
 
 
-COMPANY = r"the model \w+ cannot be split: its logits of 2 vertices differ by up to .* when 6 others are computed"
-CHANCE = r"the model \w+ cannot be split: its logits of the same vertices are others each time"
+COMPANY = line_with("cannot be split, 2 vertices, #, 6 others")
+CHANCE = line_with("cannot be split, the same vertices")
 
 
 @pytest.mark.parametrize(
@@ -127,9 +128,8 @@ CHANCE = r"the model \w+ cannot be split: its logits of the same vertices are ot
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_a_model_that_looks_at_others_is_refused(layouts, make, complaint, dtype):
     torch.manual_seed(1)
-    with pytest.raises(InputError, match=complaint) as raised:
+    with pytest.raises(InputError, match=complaint):
         check_company(make(), layouts[0], layers=2, dtype=dtype)
-    assert "\n" not in str(raised.value)
 
 
 @pytest.mark.parametrize("name", names(PYG, DGL, WEIGHTED, OWN))
@@ -161,7 +161,7 @@ def test_what_a_user_may_write_passes(layouts, make, caplog):
 def test_a_model_that_fails_on_a_small_graph_is_left_to_the_run(layouts, caplog):
     check_company(of(Failing)(), layouts[0], layers=2, dtype=F32)
     (record,) = caplog.records
-    assert "Failing could not be tried before the run, alone and in company: KeyError" in record.getMessage()
+    says(record.getMessage(), "Failing, KeyError")
 
 
 @pytest.mark.parametrize("layers", [1, 2, 5])

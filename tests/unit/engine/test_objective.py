@@ -9,6 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from support.graphs import random_graph
+from support.messages import line_with
 
 from gsplit.config.optimisation import ObjectiveConfig
 from gsplit.engine.objective import objective_for, objective_of
@@ -118,19 +119,19 @@ def test_balanced_weights_are_those_of_the_training_vertices():
 @pytest.mark.parametrize(
     ("given", "multi_label", "message"),
     [
-        ({"class_weights": "1,2"}, False, "--class-weights has 2 numbers, but there are 3 classes"),
-        ({"class_weights": "1,2,3"}, True, "--class-weights 1,2,3 has no effect .* labels, only with classes"),
-        ({"label_smoothing": 0.1}, True, "--label-smoothing 0.1 has no effect where the task is labels"),
-        ({"pos_weight": "2"}, False, "--pos-weight 2 has no effect where the task is classes, only with labels"),
-        ({"pos_weight": "2,3"}, True, "--pos-weight has 2 numbers, but there are 3 classes"),
-        ({"class_weights": "even"}, False, "--class-weights: 'even' is neither balanced nor numbers from 0 on"),
-        ({"class_weights": "1,-2,3"}, False, "--class-weights: '1,-2,3' is neither"),
-        ({"class_weights": "0,0,0"}, False, "--class-weights: '0,0,0' is neither"),
-        ({"label_smoothing": 1.0}, False, r"--label-smoothing must be in \[0, 1\), not 1.0"),
-        ({"focal_gamma": -1.0}, False, "--focal-gamma must be at least 0, not -1.0"),
+        ({"class_weights": "1,2"}, False, "--class-weights, 2, 3"),
+        ({"class_weights": "1,2,3"}, True, "--class-weights, 1,2,3, labels, classes"),
+        ({"label_smoothing": 0.1}, True, "--label-smoothing, 0.1, labels"),
+        ({"pos_weight": "2"}, False, "--pos-weight, 2, classes, labels"),
+        ({"pos_weight": "2,3"}, True, "--pos-weight, 2, 3"),
+        ({"class_weights": "even"}, False, "--class-weights, even, balanced"),
+        ({"class_weights": "1,-2,3"}, False, "--class-weights, 1,-2,3"),
+        ({"class_weights": "0,0,0"}, False, "--class-weights, 0,0,0"),
+        ({"label_smoothing": 1.0}, False, "--label-smoothing, 0, 1, 1.0"),
+        ({"focal_gamma": -1.0}, False, "--focal-gamma, 0, -1.0"),
     ],
 )
 def test_what_labels_do_not_go_with_is_refused(given, multi_label, message):
     graph = random_graph(30, 4, seed=1, classes=3, multi_label=multi_label)
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError, match=line_with(message)):
         objective_for(ObjectiveConfig(**given), graph)

@@ -10,6 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from support.graphs import random_graph, regression_graph
+from support.messages import line_with
 from torch import nn
 
 from gsplit.config.optimisation import ObjectiveConfig
@@ -117,57 +118,42 @@ def test_what_is_given_is_recognised(function, graph, returns, dtype):
 @pytest.mark.parametrize(
     ("function", "graph", "message"),
     [
-        (
-            mean,
-            CLASSES,
-            "the loss mean is no sum over targets: of 2 targets and of 4 others .*; return a value for each",
-        ),
-        (nn.CrossEntropyLoss(), CLASSES, "the loss CrossEntropyLoss is no sum over targets"),
-        (beside_others, CLASSES, "the loss beside_others is no sum over targets"),
-        (noisy, CLASSES, "the loss noisy is no sum over targets"),
-        (of_six, CLASSES, "the loss of_six is no sum over targets"),
-        (constant, CLASSES, "the loss constant does not depend on the logits"),
-        (
-            pairs,
-            CLASSES,
-            r"the loss pairs gives a tensor of shape \[6, 6\] for logits \[6, 3\]; return a value for each",
-        ),
-        (number, CLASSES, "the loss number gives float, not a tensor of numbers"),
-        (failing, CLASSES, r"the loss failing fails on logits \[6, 3\] .*: IndexError: no such column$"),
-        (careless, NUMBERS, "the loss careless is not finite on .*; a label that is not known is NaN: leave it out"),
-        (Margin(), CLASSES, "the loss Margin has parameters to train"),
-        (
-            lambda logits, labels: logits,
-            CLASSES,
-            "the loss .*<lambda> cannot be sent to the trainers .*define it at the",
-        ),
+        (mean, CLASSES, "mean, 2 targets, 4 others, return a value for each target"),
+        (nn.CrossEntropyLoss(), CLASSES, "CrossEntropyLoss, 2 targets"),
+        (beside_others, CLASSES, "beside_others, # targets"),
+        (noisy, CLASSES, "noisy, # targets"),
+        (of_six, CLASSES, "of_six, # targets"),
+        (constant, CLASSES, "constant, logits"),
+        (pairs, CLASSES, "pairs, [6, 6], [6, 3], return a value for each target"),
+        (number, CLASSES, "number, float"),
+        (failing, CLASSES, "failing, [6, 3], IndexError: no such column"),
+        (careless, NUMBERS, "careless, NaN"),
+        (Margin(), CLASSES, "Margin, parameters"),
+        (lambda logits, labels: logits, CLASSES, "<lambda>"),
     ],
 )
 def test_what_trainers_could_not_add_up_is_refused(function, graph, message):
-    with pytest.raises(InputError, match=message) as error:
+    with pytest.raises(InputError, match=line_with(message)):
         tried(function, graph)
-    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("math:tau", "--loss math:tau: math has no function 'tau' of logits and labels"),
-        ("math:none", "--loss math:none: math has no function 'none'"),
-        ("nowhere_at_all:f", "--loss nowhere_at_all:f: there is no module 'nowhere_at_all' to import"),
-        ("mine.py:f", "--loss mine.py:f: a module is named without .py: --loss mine:f"),
-        ("torch.nn:MSELoss", "--loss torch.nn:MSELoss: torch.nn has no function 'MSELoss'"),
+        ("math:tau", "--loss math:tau, tau"),
+        ("math:none", "--loss math:none, none"),
+        ("nowhere_at_all:f", "--loss nowhere_at_all:f, nowhere_at_all"),
+        ("mine.py:f", "--loss mine.py:f, --loss mine:f"),
+        ("torch.nn:MSELoss", "--loss torch.nn:MSELoss, MSELoss"),
     ],
 )
 def test_names_of_nothing_are_refused(name, message):
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError, match=line_with(message)):
         own_loss(name, None, CLASSES, torch.float64)
 
 
 def test_one_of_two_ways_to_give_a_loss():
-    with pytest.raises(
-        InputError, match="--loss mse names a loss, and another one was handed over; give one of them"
-    ):
+    with pytest.raises(InputError, match=line_with("--loss mse")):
         own_loss("mse", each_entry, NUMBERS, torch.float64)
     assert own_loss("mse", None, NUMBERS, torch.float64) is None
     assert own_loss(None, None, NUMBERS, torch.float64) is None
@@ -175,7 +161,7 @@ def test_one_of_two_ways_to_give_a_loss():
 
 def test_flags_of_other_losses_do_not_go_with_it():
     own = tried(each_target, CLASSES)
-    with pytest.raises(InputError, match="--class-weights 1,2,3 has no effect on each_target, a loss of one's own"):
+    with pytest.raises(InputError, match=line_with("--class-weights, 1,2,3, each_target")):
         objective_for(ObjectiveConfig(class_weights="1,2,3"), CLASSES, own=own)
 
 
@@ -244,5 +230,5 @@ def test_a_module_computes_where_and_in_the_type_that_logits_have():
 def test_another_shape_later_on_is_refused():
     own = OwnLoss(name="changing", returns="a sum", pickled=pickle.dumps(each_target))
     objective = objective_for(ObjectiveConfig(), CLASSES, own=own)
-    with pytest.raises(InputError, match="the loss changing gave a sum at first, and now values of targets"):
+    with pytest.raises(InputError, match=line_with("changing, sum, targets")):
         objective.losses(torch.randn(4, 3, requires_grad=True), torch.zeros(4, dtype=torch.int64))

@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from sklearn import metrics as sklearn
 from support.graphs import random_graph, regression_graph
+from support.messages import line_with
 
 from gsplit.config.optimisation import ERRORS, LOSSES, ObjectiveConfig
 from gsplit.engine.metrics import is_defined, values_of
@@ -105,19 +106,19 @@ def test_numbers_are_predicted_as_they_are():
 @pytest.mark.parametrize(
     ("given", "task", "message"),
     [
-        ({"loss": "mse"}, "classes", "--loss mse is for a regression, and here each vertex has one class; gsplit"),
-        ({"loss": "bce"}, "regression", "--loss bce is for labels of which .*; use --loss mse"),
-        ({"loss": "bce"}, "classes", "--loss bce is for labels of which .* has one class; use --loss cross-entropy"),
-        ({"loss": "cross-entropy"}, "labels", "--loss cross-entropy is for one class of several.*; use --loss bce"),
-        ({"class_weights": "1,2"}, "regression", "--class-weights 1,2 has no effect .* regression, only with"),
-        ({"label_smoothing": 0.1}, "regression", "--label-smoothing 0.1 has no effect .* regression.*; drop it"),
-        ({"focal_gamma": 2.0}, "regression", "--focal-gamma 2.0 has no effect .* regression, only with"),
-        ({"pos_weight": "2"}, "regression", "--pos-weight 2 has no effect .* regression, only with labels"),
-        ({"metrics": "mae,accuracy"}, "regression", "--metrics accuracy is for classes.*; there are rmse and mae"),
-        ({"metrics": "accuracy,rmse"}, "classes", "--metrics rmse is for a regression, and here each vertex has one"),
-        ({"metrics": "mae"}, "labels", "--metrics mae is for a regression, and a vertex of this graph may have any"),
-        ({"loss": "l2"}, "regression", f"--loss: there is no 'l2'; there are {', '.join(LOSSES)}"),
-        ({"huber_delta": 0.0}, "regression", "--huber-delta must be above 0 and finite, not 0.0"),
+        ({"loss": "mse"}, "classes", "--loss mse, regression, one class"),
+        ({"loss": "bce"}, "regression", "--loss bce, --loss mse"),
+        ({"loss": "bce"}, "classes", "--loss bce, --loss cross-entropy"),
+        ({"loss": "cross-entropy"}, "labels", "--loss cross-entropy, --loss bce"),
+        ({"class_weights": "1,2"}, "regression", "--class-weights, 1,2, regression"),
+        ({"label_smoothing": 0.1}, "regression", "--label-smoothing, 0.1, regression"),
+        ({"focal_gamma": 2.0}, "regression", "--focal-gamma, 2.0, regression"),
+        ({"pos_weight": "2"}, "regression", "--pos-weight, 2, regression, labels"),
+        ({"metrics": "mae,accuracy"}, "regression", "--metrics accuracy, rmse, mae"),
+        ({"metrics": "accuracy,rmse"}, "classes", "--metrics rmse"),
+        ({"metrics": "mae"}, "labels", "--metrics mae"),
+        ({"loss": "l2"}, "regression", f"--loss, l2, {', '.join(LOSSES)}"),
+        ({"huber_delta": 0.0}, "regression", "--huber-delta, 0, 0.0"),
     ],
 )
 def test_what_labels_do_not_go_with_is_refused(given, task, message):
@@ -126,9 +127,8 @@ def test_what_labels_do_not_go_with_is_refused(given, task, message):
         "labels": random_graph(30, 4, seed=1, multi_label=True),
         "regression": regression_graph(30, 4, seed=1),
     }[task]
-    with pytest.raises(InputError, match=message) as error:
+    with pytest.raises(InputError, match=line_with(message)):
         objective_for(ObjectiveConfig(**given), graph)
-    assert "\n" not in str(error.value)
 
 
 def test_each_loss_may_be_named():

@@ -6,6 +6,7 @@ import os
 
 import pytest
 from support.graphs import lay_out, random_graph
+from support.messages import line_with, says
 
 from gsplit.config.resolved import Placed
 from gsplit.config.train import TrainConfig
@@ -41,10 +42,10 @@ def test_samplers_that_nobody_asked_for_keep_to_a_share_of_the_memory(monkeypatc
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(64)))
     monkeypatch.setattr(engine, "host_memory", lambda: HostMemory(total_bytes=64 * GIB, available_bytes=10 * GIB))
     assert samplers_of(TrainConfig(), 4, "xpu", GIB) == 2
-    assert "--samplers: 2 in place of 32, for one takes 1.0 GiB of memory, and 10.0 GiB are available" in caplog.text
+    says(caplog.text, "--samplers, 2, 32, 1.0 GiB, 10.0 GiB")
     assert samplers_of(TrainConfig(), 4, "xpu", 20 * GIB) == 1
     assert samplers_of(TrainConfig(samplers=10), 4, "xpu", GIB) == 10
-    with pytest.raises(InputError, match=r"--samplers 11 take 11.0 GiB of memory, and 10.0 GiB .* use at most 10"):
+    with pytest.raises(InputError, match=line_with("--samplers, 11, 11.0 GiB, 10.0 GiB, 10")):
         samplers_of(TrainConfig(samplers=11), 4, "xpu", GIB)
 
 
@@ -57,7 +58,7 @@ def test_a_sampler_takes_its_maps(layouts):
 
 def test_no_more_than_a_host_can_start(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1})
-    with pytest.raises(InputError, match="--samplers is 10000, but there are 2 cores; use at most 64"):
+    with pytest.raises(InputError, match=line_with("--samplers, 10000, 2, 64")):
         samplers_of(TrainConfig(samplers=10000), 4, "cpu", 0)
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 from support.documents import undocumented
+from support.messages import line_with
 
 from experiments.model_host import __main__ as model_host
 from experiments.model_host import measured, rates
@@ -218,50 +219,44 @@ def test_names_in_the_help():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"gpu_memory": figure(1, "GB/s")}, "unknown key 'gpu_memory'; a host has name, gpus, device_memory"),
-        ({"sampling": None}, "'sampling' is missing"),
-        ({"name": 3}, "'name' must be text, not 3"),
-        ({"host_bus": figure(12, "GB")}, "'host_bus' is in MB/s or GB/s or TB/s, not in 'GB'"),
-        ({"device_flops": figure(12, "GB/s")}, "'device_flops' is in GFLOP/s or TFLOP/s, not in 'GB/s'"),
-        ({"host_bus": 12}, "'host_bus' must be a table with value, unit and source, not 12"),
-        ({"host_bus": {"value": 1, "unit": "GB/s"}}, "'host_bus' has no 'source'"),
-        ({"host_bus": {**figure(1, "GB/s"), "peak": 2}}, "'host_bus' has an unknown key 'peak'"),
-        ({"host_bus": {**figure(1, "GB/s"), "source": " "}}, "'host_bus' needs its source in words"),
-        ({"host_bus": figure(0, "GB/s")}, "'value' of 'host_bus' must be a number above 0, not 0"),
-        ({"host_bus": figure("12", "GB/s")}, "'value' of 'host_bus' must be a number above 0, not '12'"),
-        ({"host_bus": figure(True, "GB/s")}, "'value' of 'host_bus' must be a number above 0, not True"),
-        ({"host_bus": figure(float("nan"), "GB/s")}, "'value' of 'host_bus' must be a number above 0, not nan"),
-        ({"host_bus": {**figure(1, "GB/s"), "reached": 1.2}}, "'reached' of 'host_bus' is a share of the value"),
-        ({"host_bus": {**figure(1, ["GB/s"])}}, "'host_bus' is in MB/s or GB/s or TB/s, not in"),
-        ({"gpus": figure(1.5, "GPUs")}, "'gpus' must be a whole number"),
-        ({"gpus_per_bus": figure(4, "GPUs")}, "'gpus_per_bus' is 4, 'gpus' only 2"),
+        ({"gpu_memory": figure(1, "GB/s")}, "gpu_memory, device_memory"),
+        ({"sampling": None}, "sampling"),
+        ({"name": 3}, "name, 3"),
+        ({"host_bus": figure(12, "GB")}, "host_bus, MB/s, GB/s, TB/s, GB"),
+        ({"device_flops": figure(12, "GB/s")}, "device_flops, GFLOP/s, TFLOP/s, GB/s"),
+        ({"host_bus": 12}, "host_bus, 12"),
+        ({"host_bus": {"value": 1, "unit": "GB/s"}}, "host_bus, source"),
+        ({"host_bus": {**figure(1, "GB/s"), "peak": 2}}, "host_bus, peak"),
+        ({"host_bus": {**figure(1, "GB/s"), "source": " "}}, "host_bus"),
+        ({"host_bus": figure(0, "GB/s")}, "value, host_bus, 0"),
+        ({"host_bus": figure("12", "GB/s")}, "value, host_bus, 0, 12"),
+        ({"host_bus": figure(True, "GB/s")}, "value, host_bus, 0, True"),
+        ({"host_bus": figure(float("nan"), "GB/s")}, "value, host_bus, 0"),
+        ({"host_bus": {**figure(1, "GB/s"), "reached": 1.2}}, "reached, host_bus"),
+        ({"host_bus": {**figure(1, ["GB/s"])}}, "host_bus, MB/s, GB/s, TB/s"),
+        ({"gpus": figure(1.5, "GPUs")}, "gpus"),
+        ({"gpus_per_bus": figure(4, "GPUs")}, "gpus_per_bus, 4, gpus, 2"),
     ],
 )
 def test_hosts_that_are_refused(changes, message):
     tables = {key: table for key, table in {**TABLES, **changes}.items() if table is not None}
-    with pytest.raises(InputError) as refused:
+    with pytest.raises(InputError, match=line_with(message)):
         rates.host_of(tables)
-    assert str(refused.value).startswith(message)
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (None, "it is one of 4x3090ti-pcie3, dgx-a100"),
-        ("name = ", "cannot read"),
-        ("x = 1", "host.toml: unknown key"),
-    ],
+    ("content", "message"), [(None, "4x3090ti-pcie3, dgx-a100"), ("name = ", "host.toml"), ("x = 1", "host.toml, x")]
 )
 def test_files_that_are_refused(content, message, tmp_path):
     path = tmp_path / "host.toml"
     if content is not None:
         path.write_text(content)
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError, match=line_with(message)):
         rates.open_host(str(path))
 
 
 def test_a_layout_of_other_parts(layouts):
-    with pytest.raises(InputError, match="has 3 parts, and 4 trainers want one each"):
+    with pytest.raises(InputError, match=line_with("3 parts, 4 trainers")):
         model_host.command(["--dataset", str(layouts(3).path)])
 
 

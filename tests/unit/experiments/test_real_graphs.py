@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from support.messages import line_with
 
 from experiments.shared import real_graphs
 from gsplit.errors import InputError
@@ -17,7 +18,7 @@ def test_a_variable_names_the_folder(monkeypatch, tmp_path):
 
 
 def test_a_graph_that_is_missing_is_one_line(tmp_path):
-    with pytest.raises(InputError, match=r"no cora\.npz in .*; name the folder .* with --data or GSPLIT_DATA"):
+    with pytest.raises(InputError, match=line_with("cora.npz, --data, GSPLIT_DATA")):
         real_graphs.path(tmp_path, "cora")
     (tmp_path / "cora.npz").touch()
     assert real_graphs.path(tmp_path, "cora") == tmp_path / "cora.npz"

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from support.documents import undocumented
 from support.libraries import HAS_DGL
+from support.messages import line_with, says
 from support.reference import sample_and_split
 
 from experiments.baselines.sampling_ways import iterations
@@ -204,7 +205,7 @@ def test_without_dgl_our_own_figures(layouts, tmp_path, monkeypatch, caplog):
         ]
     )
     result = json.loads((tmp_path / "out.json").read_text())
-    assert "only our own figures: graphs of DGL need DGL" in caplog.text
+    says(caplog.text, "DGL")
     assert result["dataset"]["generator"] is None
     assert result["dataset"]["parts"] == 3
     (measured,) = result["batch_sizes"]
@@ -215,18 +216,18 @@ def test_without_dgl_our_own_figures(layouts, tmp_path, monkeypatch, caplog):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--dataset", "nowhere"), "nowhere is not a folder: no such path"),
-        (("--dataset", "synthetic:vast"), "unknown preset 'vast'; choose one of tiny"),
-        ((*TINY, "--batch-sizes", "501"), "--batch-sizes 501 is more than the 500 training vertices"),
-        ((*TINY, "--batch-sizes", "3"), "--batch-sizes 3 is less than a target for each of 4 micro-batches"),
-        ((*TINY, "--batch-sizes", "0"), "--batch-sizes takes numbers from 1 on"),
-        ((*TINY, "--fan-out", "3,0"), "--fan-out takes numbers from 1 on, or -1"),
-        ((*TINY, "--rounds", "0"), "--rounds must be at least 1, not 0"),
-        ((*TINY, "--seed", "-1"), "--seed must be at least 0, not -1"),
-        ((*TINY, "--json", "nowhere/out.json"), "--json nowhere/out.json: cannot write to nowhere"),
-        ((*TINY, "--json", "."), "--json . is a folder"),
-        ((*TINY, "--work", "file/work"), "cannot write to file/work"),
-        ((*TINY, "--quikc"), "--quikc.*did you mean --quick"),
+        (("--dataset", "nowhere"), "nowhere"),
+        (("--dataset", "synthetic:vast"), "vast, tiny"),
+        ((*TINY, "--batch-sizes", "501"), "--batch-sizes, 501, 500"),
+        ((*TINY, "--batch-sizes", "3"), "--batch-sizes, 3, 4"),
+        ((*TINY, "--batch-sizes", "0"), "--batch-sizes, 1, 0"),
+        ((*TINY, "--fan-out", "3,0"), "--fan-out, 1, -1, 0"),
+        ((*TINY, "--rounds", "0"), "--rounds, 1, 0"),
+        ((*TINY, "--seed", "-1"), "--seed, 0, -1"),
+        ((*TINY, "--json", "nowhere/out.json"), "--json nowhere/out.json"),
+        ((*TINY, "--json", "."), "--json ."),
+        ((*TINY, "--work", "file/work"), "file/work"),
+        ((*TINY, "--quikc"), "--quikc, --quick"),
     ],
 )
 def test_mistakes(words, message, work, tmp_path, monkeypatch):
@@ -234,7 +235,7 @@ def test_mistakes(words, message, work, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").touch()
     given = words if "--work" in words else (*words, "--work", str(work))
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError, match=line_with(message)):
         sampling.command(list(given))
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
@@ -249,4 +250,4 @@ def test_a_mistake_is_one_line(tmp_path):
         check=False,
     )
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-    assert done.stderr.startswith(f"error: {tmp_path} is no gsplit-layout")
+    says(done.stderr, f"error:, {tmp_path}, layout.json")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from support.graphs import lay_out, random_graph
+from support.messages import line_with
 
 from gsplit import TrainConfig
 from gsplit.errors import InputError
@@ -13,17 +14,17 @@ from gsplit.launch.resolve import resolve
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("made", "is no engine: it needs the methods .*, in a class"),
-        ("NeedsArguments", r"NeedsArguments\(\) fails: .* missing 1 required positional argument: 'depth'"),
-        ("GivesNothing", r"its resolve gives None, not config\.resolved"),
-        ("DecidesNothing", r"its resolve gives Placed.*, not config\.resolved"),
-        ("UnevenGroups", "its resolve makes groups of 3, which do not divide 2 trainers"),
-        ("LargerGrid", "lays 2 trainers out on a grid of data 1 x split 3"),
+        ("made", "resolve"),
+        ("NeedsArguments", "depth"),
+        ("GivesNothing", "None, config.resolved"),
+        ("DecidesNothing", "config.resolved"),
+        ("UnevenGroups", "3, 2 trainers"),
+        ("LargerGrid", "2 trainers, data 1 x split 3"),
     ],
 )
 def test_what_cannot_be_is_one_line(tmp_path, name, message):
     layout = lay_out(random_graph(30, 3), tmp_path, parts=2).path
-    with pytest.raises(InputError, match=f"--strategy support.engines:{name}:? {message}"):
+    with pytest.raises(InputError, match=line_with(f"--strategy support.engines:{name}", message)):
         resolve(TrainConfig(layout=layout, device="cpu", fan_out=(2,), strategy=f"support.engines:{name}"))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from support.graphs import lay_out, random_graph
+from support.messages import says
 
 from gsplit import TrainConfig
 from gsplit.launch.effects import warn
@@ -47,7 +48,7 @@ def test_models_say_whether_they_take_sums(layout, caplog, model, takes_sums):
     assert run.partial_sums == takes_sums
     assert run.settings["exchange"] == ("auto" if takes_sums else "rows")
     lines = [record.message for record in caplog.records if "--exchange" in record.message]
-    assert ["needs the rows of all sources" in line for line in lines] == ([] if takes_sums else [True])
+    assert len(lines) == (not takes_sums)
 
 
 def test_rows_are_the_default(layout, caplog):
@@ -60,6 +61,5 @@ def test_rows_are_the_default(layout, caplog):
 def test_a_flag_without_an_exchange_is_told(layout, caplog):
     run = resolve(TrainConfig(layout=layout, device="cpu", fan_out=(2,), strategy="data", exchange="auto"))
     warn(run)
-    assert [record.message for record in caplog.records] == [
-        "--exchange auto has no effect where no rows are exchanged"
-    ]
+    (line,) = caplog.messages
+    says(line, "--exchange auto")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from support.graphs import random_graph
+from support.messages import says
 
 from gsplit import TrainConfig
 from gsplit.data import open_layout, write_store
@@ -18,13 +19,14 @@ def test_another_fan_out_is_told(tmp_path, caplog, weights):
         PartitionConfig(store=tmp_path / "store", out=tmp_path / "layout", parts=2, weights=weights, fan_out=(5, 5))
     )
     layout = open_layout(tmp_path / "layout")
-    caplog.clear()
-    resolve._warn_of_other_sampling(TrainConfig(fan_out=(5, 5)), layout)
-    assert not caplog.text
-    resolve._warn_of_other_sampling(TrainConfig(fan_out=(5, 4)), layout)
-    assert ("presampled for --fan-out 5,5, not 5,4" in caplog.text) == (weights == "presample")
-    resolve._warn_of_other_sampling(TrainConfig(sampling="ladies", layer_sizes=(9, 9)), layout)
-    assert ("presampled for --fan-out 5,5, not --sampling ladies" in caplog.text) == (weights == "presample")
+    ladies = {"sampling": "ladies", "layer_sizes": (9, 9)}
+    for given, told in (({"fan_out": (5, 5)}, ""), ({"fan_out": (5, 4)}, "5,4"), (ladies, "--sampling ladies")):
+        caplog.clear()
+        resolve._warn_of_other_sampling(TrainConfig(**given), layout)
+        if told and weights == "presample":
+            says(caplog.text, "--fan-out, 5,5", told)
+        else:
+            assert not caplog.text
 
 
 def test_other_layer_sizes_are_told(tmp_path, caplog):
@@ -36,7 +38,7 @@ def test_other_layer_sizes_are_told(tmp_path, caplog):
     resolve._warn_of_other_sampling(TrainConfig(**rule), open_layout(out))
     assert not caplog.text
     resolve._warn_of_other_sampling(TrainConfig(**{**rule, "layer_sizes": (9, 8)}), open_layout(out))
-    assert "presampled for --layer-sizes 9,9, not 9,8" in caplog.text
+    says(caplog.text, "--layer-sizes, 9,9, 9,8")
     caplog.clear()
     resolve._warn_of_other_sampling(TrainConfig(), open_layout(out))
-    assert "presampled for --layer-sizes 9,9, not --sampling neighbours" in caplog.text
+    says(caplog.text, "--layer-sizes, 9,9, --sampling neighbours")

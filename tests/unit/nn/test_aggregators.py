@@ -7,6 +7,7 @@ import functools
 import pytest
 import torch
 from support.libraries import needs_dgl
+from support.messages import line_with
 from support.models import PyGNet, dgl, stacked
 from torch import nn
 from torch_geometric.nn import SAGEConv, aggr
@@ -38,7 +39,7 @@ def test_the_campaign_draws_all_of_them():
 @pytest.mark.parametrize("name", OTHERS)
 def test_an_aggregation_that_depends_on_others_is_refused_by_name(name):
     model = PyGNet([HandMade(8, 8, OTHERS[name].make(8), OTHERS[name].factor), SAGEConv(8, 3)])
-    with pytest.raises(InputError, match=r"the model's convs.0.aggr_module is a \w+, which cannot be split: .*; use"):
+    with pytest.raises(InputError, match=line_with("convs.0.aggr_module, cannot be split")):
         wrap(model)
 
 
@@ -54,13 +55,13 @@ def test_an_aggregation_that_depends_on_others_is_refused_by_name(name):
     ids=["by name", "among several", "inside another"],
 )
 def test_it_is_found_wherever_it_stands(make):
-    with pytest.raises(InputError, match="which cannot be split: it pads lists of neighbours"):
+    with pytest.raises(InputError, match=line_with("cannot be split")):
         wrap(PyGNet([make()]))
 
 
 @needs_dgl
 def test_dgl_s_lstm_is_refused():
-    with pytest.raises(InputError, match="is a SAGEConv, which cannot be split: with aggregator_type='lstm'"):
+    with pytest.raises(InputError, match=line_with("SAGEConv, aggregator_type='lstm'")):
         wrap(stacked(DGLOf, dgl("SAGEConv", "lstm"))(5, 3, 2))
 
 

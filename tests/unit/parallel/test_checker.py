@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 import pytest
 import torch
+from support.messages import line_with, says
 
 import gsplit._core as _core
 from gsplit.errors import InputError
@@ -22,17 +23,13 @@ def boards(trainers, groups=None):
 
 
 DIFFERENT = {
-    "step": (Step.RETURN, ROW, "trainer 1 returns gradients of the rows of layer 2, 16 float32 each"),
-    "layer": (Step.EXCHANGE, {**ROW, "layer": 1}, "trainer 1 exchanges rows of layer 1, 16 float32 each"),
-    "width": (Step.EXCHANGE, {**ROW, "width": 17}, "trainer 1 exchanges rows of layer 2, 17 float32 each"),
-    "type": (Step.EXCHANGE, {**ROW, "dtype": torch.float64}, "trainer 1 exchanges rows of layer 2, 16 float64 each"),
-    "sum": (Step.SUM, {"width": 5, "dtype": torch.float32}, "trainer 1 sums 5 float32 in a batch normalisation"),
-    "reduction": (
-        Step.REDUCE,
-        {"width": 99, "dtype": torch.float32},
-        "trainer 1 ends the mini-batch with gradients of 99 float32",
-    ),
-    "end": (Step.END, {}, "trainer 1 ends the mini-batch"),
+    "step": (Step.RETURN, ROW, "gradients, layer 2, 16 float32"),
+    "layer": (Step.EXCHANGE, {**ROW, "layer": 1}, "layer 1, 16 float32"),
+    "width": (Step.EXCHANGE, {**ROW, "width": 17}, "layer 2, 17 float32"),
+    "type": (Step.EXCHANGE, {**ROW, "dtype": torch.float64}, "layer 2, 16 float64"),
+    "sum": (Step.SUM, {"width": 5, "dtype": torch.float32}, "5 float32"),
+    "reduction": (Step.REDUCE, {"width": 99, "dtype": torch.float32}, "99 float32"),
+    "end": (Step.END, {}, "trainer 1"),
 }
 
 
@@ -45,10 +42,7 @@ def test_the_second_of_two_that_differ_says_what_each_does(what, first):
     calls[first]()
     with pytest.raises(InputError) as raised:
         calls[1 - first]()
-    said = str(raised.value)
-    both = f"trainer 0 exchanges rows of layer 2, 16 float32 each, but {deed};"
-    assert said.startswith(f"the model does not do the same on all trainers: {both}")
-    assert "move block.exchange out of the condition" in said
+    says(raised.value, "trainer 0, layer 2, 16 float32, trainer 1", deed, "block.exchange")
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
@@ -60,8 +54,8 @@ def test_who_differs_of_three_is_named_by_the_last_at_the_latest(order):
             three[rank].enter(Step.EXCHANGE, **{**ROW, "width": 8 if rank == 1 else 16})
         except InputError as error:
             said = str(error)
-    assert "trainer 1 exchanges rows of layer 2, 8 float32 each" in said
-    assert "trainers 0, 2 exchange rows of layer 2, 16 float32 each" in said
+    says(said, "trainer 1, layer 2, 8 float32")
+    says(said, "trainers 0, 2, layer 2, 16 float32")
 
 
 def test_trainers_that_agree_may_be_far_apart_and_go_on_for_ever():
@@ -71,7 +65,7 @@ def test_trainers_that_agree_may_be_far_apart_and_go_on_for_ever():
         if i >= SLOTS - 1:  # as far behind as a checker remembers
             j = i - SLOTS + 1
             behind.enter(Step.EXCHANGE, layer=1 + j % 3, width=j)
-    with pytest.raises(InputError, match="2050 number each"):
+    with pytest.raises(InputError, match=line_with("2050")):
         behind.enter(Step.EXCHANGE, layer=3, width=2050)
 
 
@@ -80,7 +74,7 @@ def test_notes_of_another_round_are_not_compared():
     for _ in range(SLOTS + 1):
         ahead.enter(Step.EXCHANGE, layer=1)
     behind.enter(Step.EXCHANGE, layer=2)  # the other one's note of this number is gone
-    with pytest.raises(InputError, match="trainer 0 exchanges rows of layer 1"):
+    with pytest.raises(InputError, match=line_with("trainer 0, layer 1")):
         behind.enter(Step.EXCHANGE, layer=2)
 
 
@@ -90,7 +84,7 @@ def test_the_number_of_the_round_begins_again():
         checker._group.count = ROUNDS * SLOTS - 1
         checker.enter(Step.EXCHANGE, layer=1)
     pair[0].enter(Step.EXCHANGE, layer=1)
-    with pytest.raises(InputError, match="layer 2"):
+    with pytest.raises(InputError, match=line_with("layer 2")):
         pair[1].enter(Step.EXCHANGE, layer=2)
 
 
@@ -105,7 +99,7 @@ def test_split_groups_exchange_as_they_like_but_sum_together():
     for checker in four[:3]:
         checker.enter(Step.REDUCE, width=7)
     four[3]._group.peers = four[3]._group.peers[:0]  # its group would see it first
-    with pytest.raises(InputError, match=r"trainers 0, 1 end the mini-batch .* of 7 number, but trainer 3 sums 5"):
+    with pytest.raises(InputError, match=line_with("trainers 0, 1, 7, trainer 3, 5")):
         four[3].enter(Step.SUM, width=5)
 
 
@@ -113,14 +107,14 @@ def test_nobody_hears_of_exchanges_in_other_groups():
     four = boards(4, [(0, 1), (2, 3)])
     four[0].enter(Step.EXCHANGE, **ROW)
     four[2].enter(Step.RETURN, **ROW)
-    with pytest.raises(InputError, match=r"trainer 2 returns .* but trainer 3 exchanges"):
+    with pytest.raises(InputError, match=line_with("trainer 2, trainer 3")):
         four[3].enter(Step.EXCHANGE, **ROW)
 
 
 def test_what_is_too_large_for_a_note_keeps_to_its_place():
     pair = boards(2)
     pair[0].enter(Step.EXCHANGE, layer=1000, width=10 * MOST_WIDTH, dtype=torch.complex128)
-    with pytest.raises(InputError, match="trainer 1 exchanges rows of layer 255, 2147483647 float32 each"):
+    with pytest.raises(InputError, match=line_with("trainer 1, layer 255, 2147483647 float32")):
         pair[1].enter(Step.EXCHANGE, layer=1000, width=MOST_WIDTH, dtype=torch.float32)
 
 

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 import torch.distributed as dist
+from support.messages import line_with
 from torch import nn
 
 from gsplit.nn import BatchComm, ExchangeCounters, Route, exchange
@@ -68,9 +69,9 @@ def test_a_member_that_is_alone_has_its_own_values_back():
 
 
 def test_a_grid_for_another_number_of_trainers_is_refused():
-    with pytest.raises(ValueError, match="the grid data 1 x split 2 is for 2 trainers, not for 3"):
+    with pytest.raises(ValueError, match=line_with("data 1 x split 2, 2 trainers, 3")):
         Member(rank=0, world=3, device=CPU).on(trainer_grid(2))
-    with pytest.raises(ValueError, match="the grid data 1 x split 1 has no axis 'rows'"):
+    with pytest.raises(ValueError, match=line_with("data 1 x split 1, rows")):
         Member(rank=0, world=1, device=CPU).on(trainer_grid(1)).along("rows")
 
 

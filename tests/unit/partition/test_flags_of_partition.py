@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import operator
 import os
 from pathlib import Path
 
 import pytest
 from support.flags import Row, Table, assert_complete, rows_of
 from support.graphs import lay_out, random_graph
+from support.messages import line_with
 
 from gsplit.config.partition import ReportConfig
 from gsplit.data import open_layout, write_store
@@ -23,14 +26,8 @@ def permutation(out: Path) -> list[int]:
     return open_layout(out).permutation.tolist()
 
 
-def described(*keys: str):
-    def see(out: Path):
-        value = open_layout(out).description
-        for key in keys:
-            value = value[key]
-        return value
-
-    return see
+def described(*keys: str, of=lambda out: open_layout(out).description):
+    return lambda out: functools.reduce(operator.getitem, keys, of(out))
 
 
 PRESAMPLED = {"weights": "presample", "threads": 1, "fan_out": (4, 4), "batch_size": 40}
@@ -104,7 +101,7 @@ def test_a_dry_run_writes_nothing(place, capsys):
 
 def test_overwrite_replaces_a_layout(place):
     before = permutation(partitioned(place, 0))
-    with pytest.raises(InputError, match="exists already"):
+    with pytest.raises(InputError, match=line_with("--out, --overwrite")):
         partitioned(place, 0, method="random")
     assert permutation(place / "layout-0") == before
     assert permutation(partitioned(place, 0, method="random", overwrite=True)) != before
@@ -128,13 +125,7 @@ def test_threads_reach_the_samplers(place, monkeypatch, layouts):
 
 
 def reported(*keys: str):
-    def see(out: Path):
-        value = json.loads(out.with_name(out.name + ".json").read_text())
-        for key in keys:
-            value = value[key]
-        return value
-
-    return see
+    return described(*keys, of=lambda out: json.loads(out.with_name(out.name + ".json").read_text()))
 
 
 REPORT: Table = {
@@ -185,15 +176,15 @@ def test_the_flag_of_report_does_something(tmp_path, layouts, flag):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"method": "magic"}, "--method must be one of auto, metis, .*not 'magic'"),
-        ({"parts": 2.0}, "--parts must be a whole number, not 2.0"),
-        ({"imbalance": float("nan")}, "--imbalance must be from 0 to 1, such as 0.03, not nan"),
-        ({"presample_epochs": 2**31}, "--presample-epochs must be at most 2147483647, not 2147483648"),
-        ({"fan_out": ()}, "--fan-out needs a number for each hop"),
+        ({"method": "magic"}, "--method, auto, metis, magic"),
+        ({"parts": 2.0}, "--parts, 2.0"),
+        ({"imbalance": float("nan")}, "--imbalance, 0, 1, 0.03, nan"),
+        ({"presample_epochs": 2**31}, "--presample-epochs, 2147483647, 2147483648"),
+        ({"fan_out": ()}, "--fan-out"),
     ],
 )
 def test_what_comes_from_python_is_checked_as_well(changes, message):
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError, match=line_with(message)):
         PartitionConfig(store="store", out="layout", **changes)
     config = PartitionConfig(store="store", out="layout", fan_out=[3, 2])
     assert (config.store, config.out, config.fan_out) == (Path("store"), Path("layout"), (3, 2))

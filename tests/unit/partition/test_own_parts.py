@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from support.graphs import random_graph
+from support.messages import line_with, says
 
 import gsplit
 from gsplit.data import open_layout, open_store, write_store
@@ -86,11 +87,11 @@ def test_the_command_takes_the_number_of_parts_from_the_file(store, tmp_path, pa
     file = as_of_metis(tmp_path / "parts", parts)
     flags = [str(store), "--method", str(file), "--out", str(tmp_path / "layout"), "--seed", "3"]
     command([*flags, "--dry-run"])
-    assert f"{store} into 3 parts by file, weights uniform: nothing is written" in capsys.readouterr().out
+    says(capsys.readouterr().out, f"{store}, 3 parts, file, uniform")
     assert not (tmp_path / "layout").exists()
     command(flags)
     printed = capsys.readouterr().out
-    assert f"{tmp_path / 'layout'}: 3 parts by the file graph.part.3\n" in printed
+    says(printed, f"{tmp_path / 'layout'}, 3 parts, graph.part.3")
     assert "would balance" not in printed
     assert not caplog.messages
     command([*flags, "--overwrite", "--parts", "3"])
@@ -109,7 +110,7 @@ def test_an_empty_part_gets_a_vertex_as_by_any_method(store, tmp_path, parts, ca
     partition(PartitionConfig(store=store, out=tmp_path / "layout", method=file))
     layout = open_layout(tmp_path / "layout")
     assert np.diff(layout.offsets).tolist() == [(parts == 0).sum(), 1, (parts == 2).sum(), (parts == 1).sum() - 1]
-    assert "part 1 came out empty and was given one vertex of part 3" in caplog.text
+    says(caplog.text, "part 1, part 3")
 
 
 def test_flags_that_a_file_leaves_nothing_to_are_named(store, tmp_path, parts, caplog):
@@ -118,8 +119,8 @@ def test_flags_that_a_file_leaves_nothing_to_are_named(store, tmp_path, parts, c
         store=store, out=tmp_path / "layout", method=file, weights="degree", imbalance=0.1, cuts=2
     )
     partition(config)
-    warned = {record.message.split(f" has no effect with --method {file}")[0] for record in caplog.records}
-    assert {"--weights degree", "--imbalance 0.1", "--cuts 2"} <= warned
+    for flag in ("--weights degree", "--imbalance, 0.1", "--cuts, 2"):
+        says(caplog.text, flag, f"--method {file}")
 
 
 def changed(parts, at, to):
@@ -129,14 +130,14 @@ def changed(parts, at, to):
 
 
 MISTAKES = [
-    (lambda parts: parts[:-1], {}, r"parts.npy has 59 parts; there must be one for each of 60 vertices"),
-    (lambda parts: changed(parts, 7, -1), {}, r"parts.npy, entry 7: -1 is no part; parts count from 0"),
-    (lambda parts: changed(parts, 7, 60), {}, r"parts.npy, entry 7: 60 is no part; there are 60 vertices"),
-    (lambda parts: changed(parts, 7, 5), {"parts": 3}, r"entry 7: 5 is no part; --parts is 3; drop --parts"),
-    (lambda parts: parts, {"parts": 4}, r"--parts is 4, but .*parts.npy has the parts 0 .. 2; drop --parts"),
-    (lambda parts: parts / 1, {}, r"parts.npy must be integers in 1 dimension, not float64 of shape \(60,\)"),
-    (lambda parts: np.stack([parts, parts], 1), {}, r"parts.npy must be integers in 1 dimension, not int64"),
-    (lambda parts: np.array(["a", "b"]), {}, r"parts.npy must be integers"),
+    (lambda parts: parts[:-1], {}, "parts.npy, 59, 60"),
+    (lambda parts: changed(parts, 7, -1), {}, "parts.npy, entry 7, -1, 0"),
+    (lambda parts: changed(parts, 7, 60), {}, "parts.npy, entry 7, 60"),
+    (lambda parts: changed(parts, 7, 5), {"parts": 3}, "entry 7, 5, --parts, 3"),
+    (lambda parts: parts, {"parts": 4}, "--parts, 4, parts.npy, 0 .. 2"),
+    (lambda parts: parts / 1, {}, "parts.npy, float64, (60,)"),
+    (lambda parts: np.stack([parts, parts], 1), {}, "parts.npy, int64, (60, 2)"),
+    (lambda parts: np.array(["a", "b"]), {}, "parts.npy"),
 ]
 
 
@@ -144,7 +145,7 @@ MISTAKES = [
 def test_what_is_no_partition_of_this_store(store, tmp_path, parts, change, flags, message):
     np.save(tmp_path / "parts.npy", change(parts))
     for run in (partition, dry_run):
-        with pytest.raises(InputError, match=message):
+        with pytest.raises(InputError, match=line_with(message)):
             run(PartitionConfig(store=store, out=tmp_path / "layout", method=tmp_path / "parts.npy", **flags))
     assert [path.name for path in tmp_path.iterdir()] == ["parts.npy"]
 
@@ -152,29 +153,29 @@ def test_what_is_no_partition_of_this_store(store, tmp_path, parts, change, flag
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("0\n1\ntwo\n" + "0\n" * 57, r"graph.part.2, line 3: 'two' is not a whole number"),
-        ("0\n1\n0.5\n" + "0\n" * 57, r"graph.part.2, line 3: '0.5' is not a whole number"),
-        ("part\n" + "1\n" * 59 + "-2\n", r"graph.part.2, line 61: -2 is no part"),
-        ("0 1\n" * 60, r"graph.part.2 has 2 columns; a partition is one, the part of each vertex"),
-        ("", r"graph.part.2 is empty"),
-        ("part\n", r"graph.part.2 has 0 parts; there must be one for each of 60 vertices"),
-        (None, r"graph.part.2: no such file"),
+        ("0\n1\ntwo\n" + "0\n" * 57, "graph.part.2, line 3, two"),
+        ("0\n1\n0.5\n" + "0\n" * 57, "graph.part.2, line 3, 0.5"),
+        ("part\n" + "1\n" * 59 + "-2\n", "graph.part.2, line 61, -2"),
+        ("0 1\n" * 60, "graph.part.2, 2 columns"),
+        ("", "graph.part.2"),
+        ("part\n", "graph.part.2, 0, 60"),
+        (None, "graph.part.2"),
     ],
 )
 def test_texts_that_are_no_partition(store, tmp_path, text, message):
     file = tmp_path / "graph.part.2"
     if text is not None:
         file.write_text(text)
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError, match=line_with(message)):
         partition(PartitionConfig(store=store, out=tmp_path / "layout", method=file))
     assert not (tmp_path / "layout").exists()
 
 
 def test_a_method_that_there_is_not_is_told_from_a_missing_file(store, tmp_path):
     for name in ("kahip", "./kahip"):
-        with pytest.raises(InputError, match=r"--method must be one of auto, metis, .*, or a file .* not '.*kahip'"):
+        with pytest.raises(InputError, match=line_with("--method, auto, metis, kahip")):
             PartitionConfig(store=store, out=tmp_path / "layout", method=name)
-    with pytest.raises(InputError, match=r"parts.npy: no such file"):
+    with pytest.raises(InputError, match=line_with("parts.npy")):
         partition(PartitionConfig(store=store, out=tmp_path / "layout", method="parts.npy"))
 
 
@@ -189,12 +190,12 @@ def test_from_python_an_array_does(store, parts, kind):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ([0, 1], r"^method has 2 parts; there must be one for each of 60 vertices"),
-        ([0.5] * N, r"method is the name of a method, a file, or integers \[N\], not float64"),
-        ([[0], [1, 2]], r"method is the name of a method, a file, or integers \[N\], not object"),
-        (object(), r"method is the name of a method, a file, or integers \[N\], not object"),
+        ([0, 1], "method, 2 parts, 60"),
+        ([0.5] * N, "method, [N], float64"),
+        ([[0], [1, 2]], "method, [N], object"),
+        (object(), "method, [N], object"),
     ],
 )
 def test_from_python_a_mistake_is_one_line(store, given, message):
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError, match=line_with(message)):
         gsplit.partition(store, method=given)

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.graphs import random_graph
+from support.messages import line_with, says
 
 from gsplit import _core
 from gsplit.config.partition import MAX_SEED
@@ -170,7 +171,7 @@ def test_as_many_parts_as_vertices(tmp_path, tiny_graph, method):
     write_store(tmp_path / "store", tiny_graph(), name="tiny", source="test")
     config = PartitionConfig(store=tmp_path / "store", out=tmp_path / "layout", parts=5, method=method)
     assert partition(config)["vertices_per_part"] == [1, 1, 1, 1, 1]
-    with pytest.raises(InputError, match="--parts 6 is more than the 5 vertices"):
+    with pytest.raises(InputError, match=line_with("--parts, 6, 5")):
         partition(replace(config, out=tmp_path / "more", parts=6))
 
 
@@ -219,16 +220,16 @@ def test_what_a_recipe_leaves_out_comes_as_a_flag(recipe, store, tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("store = STORE\nout = 'x'\npartz = 2", "unknown key .partz"),
-        ("store = STORE\nout = 'x'\nparts = 'many'", "--parts.*many"),
-        ("store = STORE\nout = 'x'\n[more]\nparts = 2", "unknown key .more"),
+        ("store = STORE\nout = 'x'\npartz = 2", "partz"),
+        ("store = STORE\nout = 'x'\nparts = 'many'", "--parts, many"),
+        ("store = STORE\nout = 'x'\n[more]\nparts = 2", "more"),
         ("store = STORE\nout = 'x'\nhelp = true", "help"),
-        ("store = ", "not a readable TOML file"),
-        ("out = 'x'", "PATH|store"),
+        ("store = ", "TOML"),
+        ("out = 'x'", "store"),
     ],
 )
 def test_bad_recipes(recipe, text, message):
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError, match=line_with(message)):
         command([str(recipe(text))])
 
 
@@ -251,17 +252,20 @@ def test_how_many_cuts_are_made(store, tmp_path, monkeypatch, caplog):
         layout = tmp_path / "-".join(flags)
         command([str(store), "--out", str(layout), "--parts", "2", *flags])
         assert open_layout(layout).description["cuts"] == asked.pop() == made
-    assert "--cuts 3 has no effect with --method range" in caplog.text
-    assert caplog.text.count("--cuts 3 has no effect") == 1
+    says(caplog.text, "--cuts, 3, --method range")
+    assert caplog.text.count("--cuts 3") == 1
     for cuts in (-1, 1001):
-        with pytest.raises(InputError, match=f"--cuts must be at (least 0|most 1000), not {cuts}"):
+        with pytest.raises(InputError, match=line_with(f"--cuts, {cuts}, {0 if cuts < 0 else 1000}")):
             command([str(store), "--out", str(tmp_path / "no"), "--cuts", str(cuts)])
 
 
 @pytest.mark.parametrize("method", ["deal", "random", "range", "streaming"])
 def test_imbalance_is_for_those_who_look_for_a_cut(store, tmp_path, caplog, method):
     command([str(store), "--out", str(tmp_path / "layout"), "--method", method, "--imbalance", "0.1"])
-    assert (f"--imbalance 0.1 has no effect with --method {method}" in caplog.text) == (method != "streaming")
+    if method == "streaming":
+        assert "--imbalance" not in caplog.text
+    else:
+        says(caplog.text, f"--imbalance, 0.1, --method {method}")
 
 
 def test_no_more_threads_than_cores(store, tmp_path, monkeypatch, caplog):

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from support.graphs import random_graph
+from support.messages import line_with
 
 from gsplit import _core
 from gsplit.errors import InputError
@@ -64,9 +65,9 @@ def test_symmetrize_equals_sets(n_and_edges, dtypes, weighted):
 
 def test_weights_that_are_too_many_or_too_large():
     indptr, indices = np.array([0, 1, 2]), np.array([1, 0], np.int32)
-    with pytest.raises(ValueError, match="3 weights for 2 edges"):
+    with pytest.raises(ValueError, match=line_with("3 weights, 2 edges")):
         _core.symmetrize(indptr, indices, np.ones(3, np.uint32))
-    with pytest.raises(ValueError, match="between 1 and 0 is too large"):
+    with pytest.raises(ValueError, match=line_with("1 and 0")):
         _core.symmetrize(indptr, indices, np.full(2, 2**31 - 1, np.uint32))
     assert _core.symmetrize_wide(indptr, indices, np.full(2, 2**31 - 1, np.uint32))[2].tolist() == [2**32 - 2] * 2
 
@@ -233,24 +234,20 @@ def test_streaming_takes_memory_for_a_bounded_number_of_edges():
 @pytest.mark.parametrize(
     ("gigabytes", "kaminpar", "message"),
     [
-        (
-            200,
-            True,
-            r"--method metis needs about 302.7 GiB of memory .* 186.3 GiB are available; --method kaminpar f",
-        ),
-        (200, False, r"--method kaminpar fits \(pip install kaminpar\)"),
-        (20, False, "--method streaming fits"),
+        (200, True, "--method metis, 302.7 GiB, 186.3 GiB, --method kaminpar"),
+        (200, False, "--method kaminpar, pip install kaminpar"),
+        (20, False, "--method streaming"),
     ],
 )
 def test_what_cannot_fit_is_refused(available, gigabytes, kaminpar, message):
     available(gigabytes * 10**9, kaminpar=kaminpar)
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError, match=line_with(message)):
         methods.choose_method("metis", SIZE)
 
 
 def test_a_partitioner_that_is_not_there(available):
     available(10**12, kaminpar=False)
-    with pytest.raises(InputError, match="--method kaminpar is not installed; pip install kaminpar"):
+    with pytest.raises(InputError, match=line_with("--method kaminpar, pip install kaminpar")):
         methods.check_partitioner("kaminpar")
 
 

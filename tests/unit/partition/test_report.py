@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from support.graphs import lay_out, random_graph
+from support.messages import line_with
 from support.reference import sample_and_split
 
 from gsplit.errors import InputError
@@ -147,37 +148,34 @@ def test_without_matplotlib_there_is_no_picture(layout, tmp_path, monkeypatch, c
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("quality", {}, "layout.json is damaged: its quality has no balance_edges"),
-        ("presample", {"fan_out": 3}, "layout.json is damaged where it says what was presampled"),
-        ("presample", {"fan_out": [3], "batch_size": "many"}, "damaged where it says what was presampled"),
+        ("quality", {}, "layout.json, balance_edges"),
+        ("presample", {"fan_out": 3}, "layout.json"),
+        ("presample", {"fan_out": [3], "batch_size": "many"}, "layout.json"),
     ],
 )
 def test_damaged_descriptions(tmp_path, key, value, message):
     path = lay_out(random_graph(50, 4), tmp_path, parts=2).path
     description = json.loads((path / "layout.json").read_text())
     (path / "layout.json").write_text(json.dumps({**description, key: value}))
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError, match=line_with(message)):
         command(["report", str(path)])
 
 
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--epochs", "0"], "--epochs must be at least 1, not 0"),
-        (["--batch-size", "0"], "--batch-size must be at least 1, not 0"),
-        (["--fan-out", "0"], "--fan-out takes numbers from 1 on"),
-        (["--threads", "257"], "--threads must be at most 256, not 257"),
+        (["--epochs", "0"], "--epochs, 1, 0"),
+        (["--batch-size", "0"], "--batch-size, 1, 0"),
+        (["--fan-out", "0"], "--fan-out, 1, 0"),
+        (["--threads", "257"], "--threads, 256, 257"),
         (["--out", "a" * 300], "File name too long"),
-        (
-            ["--out", "rep.html"],
-            r"ends in \.html, and what is written is JSON and a picture; end it in \.json or \.png",
-        ),
-        (["--out", "rep.npz"], r"ends in \.npz, and what is written is JSON"),
-        (["--out", "nowhere/quality"], "--out nowhere/quality.json: cannot write to nowhere"),
+        (["--out", "rep.html"], ".html, JSON, .json, .png"),
+        (["--out", "rep.npz"], ".npz, JSON"),
+        (["--out", "nowhere/quality"], "--out nowhere/quality.json"),
     ],
 )
 def test_bad_flags(layout, monkeypatch, tmp_path, flags, message):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError, match=line_with(message)):
         command(["report", str(layout.path), *flags])
     assert not list(tmp_path.iterdir())

@@ -8,6 +8,7 @@ import os
 
 import numpy as np
 import pytest
+from support.messages import line_with
 
 import gsplit
 from gsplit.config.predict import PredictConfig
@@ -102,13 +103,13 @@ def test_what_is_read_back_is_what_was_written(tmp_path, what):
 @pytest.mark.parametrize(
     ("name", "overwrite", "message"),
     [
-        ("x.txt", False, "must end in .npy, .npz or .csv"),
-        ("x", False, "must end in"),
-        ("there.npy", False, "there.npy exists already; choose another --out or add --overwrite"),
-        ("folder.npy", True, "folder.npy is no plain file"),
-        ("link.npy", True, "link.npy is no plain file"),
-        ("missing/x.npy", False, "the folder .*missing does not exist"),
-        ("store/features.npy", True, "lies in a graph store or layout"),
+        ("x.txt", False, ".npy, .npz, .csv"),
+        ("x", False, ".npy, .npz, .csv"),
+        ("there.npy", False, "there.npy, --out, --overwrite"),
+        ("folder.npy", True, "folder.npy"),
+        ("link.npy", True, "link.npy"),
+        ("missing/x.npy", False, "missing"),
+        ("store/features.npy", True, "features.npy"),
     ],
 )
 def test_names_that_are_refused(tmp_path, name, overwrite, message):
@@ -117,7 +118,7 @@ def test_names_that_are_refused(tmp_path, name, overwrite, message):
         (tmp_path / folder).mkdir()
     (tmp_path / "store" / "graph.json").write_text("{}")
     (tmp_path / "link.npy").symlink_to("there.npy")
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError, match=line_with(message)):
         output.check_out(tmp_path / name, overwrite=overwrite)
     output.check_out(tmp_path / "there.npy", overwrite=True)
     output.check_out(tmp_path / "new.npy", overwrite=False)
@@ -129,7 +130,7 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "posix_fallocate", full)
     with (
-        pytest.raises(InputError, match=r"cannot write 24 bytes to .*: No space left on device"),
+        pytest.raises(InputError, match=line_with("24 bytes, No space left on device")),
         output.temporary_folder(tmp_path / "x.npy", IDS) as folder,
     ):
         output.create_values(folder / output.VALUES, (3,), np.int64)
@@ -139,27 +140,24 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (
-            {"what": "labels"},
-            "--what must be one of classes, values, probabilities, logits, embeddings, not 'labels'",
-        ),
-        ({"layer": 1}, "--layer is for --what embeddings, not for classes"),
-        ({"what": "embeddings", "layer": 0}, "--layer must be at least 1, not 0"),
-        ({"batch_size": 0}, "--batch-size must be at least 1"),
-        ({"seed": "x"}, "--seed must be a whole number, not 'x'"),
-        ({"fan_out": (3, 0)}, "--fan-out takes numbers from 1 on"),
-        ({"fan_out": ("3",)}, "--fan-out must be a whole number, not '3'"),
+        ({"what": "labels"}, "--what, classes, values, probabilities, logits, embeddings, labels"),
+        ({"layer": 1}, "--layer, --what embeddings, classes"),
+        ({"what": "embeddings", "layer": 0}, "--layer, 1, 0"),
+        ({"batch_size": 0}, "--batch-size, 1, 0"),
+        ({"seed": "x"}, "--seed, x"),
+        ({"fan_out": (3, 0)}, "--fan-out, 1, 0"),
+        ({"fan_out": ("3",)}, "--fan-out, 3"),
     ],
 )
 def test_configurations_are_checked(change, message):
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError, match=line_with(message)):
         PredictConfig(run="a", layout="b", **change)
 
 
 def test_levels():
     config = PredictConfig(run="a", layout="b", what="embeddings")
     assert [config.level(layers) for layers in (2, 3)] == [1, 2]
-    with pytest.raises(InputError, match="has one layer, so no hidden one"):
+    with pytest.raises(InputError, match=line_with("one layer")):
         config.level(1)
     assert PredictConfig(run="a", layout="b", what="embeddings", layer=3).level(3) == 3
     assert PredictConfig(run="a", layout="b").level(3) == 3

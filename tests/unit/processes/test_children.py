@@ -13,6 +13,7 @@ import pytest
 from support.children import collects, fail_on_1, join_and_leave, leave, square, stay, write_into
 from support.commands import assert_no_new_shared_memory, children_here, listening
 from support.limits import largest_file
+from support.messages import line_with
 
 from gsplit.errors import InputError
 from gsplit.host import SharedBuffer
@@ -93,12 +94,12 @@ def test_ours_has_its_traceback():
 
 @pytest.mark.usefixtures("hurried")
 def test_no_memory_is_the_users_to_know_in_one_line():
-    with pytest.raises(InputError, match="trainer 1 is out of memory: told so; use fewer --gpus"):
+    with pytest.raises(InputError, match=line_with("trainer 1, --gpus")):
         start(fail_on_1, 2, MemoryError).join()
 
 
 def test_what_a_child_is_given_may_find_no_memory_either():
-    with largest_file(1000), pytest.raises(InputError, match="no memory for what a trainer is given: File too large"):
+    with largest_file(1000), pytest.raises(InputError, match=line_with("File too large")):
         start(square, 2, bytes(5000))
 
 
@@ -122,7 +123,7 @@ def test_children_that_nobody_waits_for_end_with_their_parent(tmp_path):
 
 
 def test_a_silent_exit_is_a_failure():
-    with pytest.raises(ProcessDied, match="exit code 7"):
+    with pytest.raises(ProcessDied, match=line_with("exit code 7")):
         start(leave, 1).join()
 
 

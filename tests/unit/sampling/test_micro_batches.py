@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from support.messages import line_with
 from support.reference import sample_and_split
 from support.samplers import micro_batches_of
 
@@ -17,7 +18,7 @@ def test_splits_are_whole_parts_of_the_layout(layouts):
     by_size = {size: split_offsets(layout, size).tolist() for size in (1, 2, 4)}
     assert by_size == {1: [0, 300], 2: layout.offsets[[0, 2, 4]].tolist(), 4: layout.offsets.tolist()}
     assert split_offsets(layout, 3).tolist() == layout.offsets[[0, 1, 2, 4]].tolist()
-    with pytest.raises(ValueError, match="4 parts cannot be dealt out to 5 trainers"):
+    with pytest.raises(ValueError, match=line_with("4 parts, 5 trainers")):
         split_offsets(layout, 5)
 
 

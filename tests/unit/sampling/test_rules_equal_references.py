@@ -20,6 +20,14 @@ from gsplit.sampling.subgraphs import SETS
 HOWS = [(None, 1), (0, 1), (None, 2), (0, 3)]
 
 
+def assert_as_by(reference, rule, flags, sizes, layout, targets, key, how):
+    """A rule of layers draws what its slow reference draws."""
+    segments = segments_of(rule(sizes=tuple(sizes), **flags).sampler(layout, layout.offsets, **how), targets, **key)
+    same = {"weighted": how["edge_ids"], "global_ids": layout.permutation, "seed": how["seed"], **flags, **key}
+    wanted = reference(layout.graph, layout.offsets, targets, sizes, **same)
+    assert_equal(segments, wanted, edge_ids=how["edge_ids"])
+
+
 @pytest.mark.parametrize(("memory", "threads"), HOWS)
 @settings(max_examples=40, deadline=None)
 @given(
@@ -34,22 +42,9 @@ HOWS = [(None, 1), (0, 1), (None, 2), (0, 3)]
 )
 def test_ladies(memory, threads, seed, parts, sizes, importance, draw, wide, weighted, data):
     layout, targets, key = drawn_case(seed, parts, wide, data, weighted=weighted)
-    rule = Ladies(sizes=tuple(sizes), importance=importance, draw=draw)
     how = {"seed": seed, "edge_ids": weighted, "memory": memory, "threads": threads}
-    segments = segments_of(rule.sampler(layout, layout.offsets, **how), targets, **key)
-    reference = rule_reference.ladies(
-        layout.graph,
-        layout.offsets,
-        targets,
-        sizes,
-        importance=importance,
-        draw=draw,
-        weighted=weighted,
-        global_ids=layout.permutation,
-        seed=seed,
-        **key,
-    )
-    assert_equal(segments, reference, edge_ids=weighted)
+    flags = {"importance": importance, "draw": draw}
+    assert_as_by(rule_reference.ladies, Ladies, flags, sizes, layout, targets, key, how)
 
 
 @pytest.mark.parametrize(("memory", "threads"), HOWS[:2])
@@ -65,21 +60,8 @@ def test_ladies(memory, threads, seed, parts, sizes, importance, draw, wide, wei
 )
 def test_fastgcn(memory, threads, seed, parts, sizes, importance, wide, weighted, data):
     layout, targets, key = drawn_case(seed, parts, wide, data, weighted=weighted)
-    rule = FastGCN(sizes=tuple(sizes), importance=importance)
     how = {"seed": seed, "edge_ids": weighted, "memory": memory, "threads": threads}
-    segments = segments_of(rule.sampler(layout, layout.offsets, **how), targets, **key)
-    reference = rule_reference.fastgcn(
-        layout.graph,
-        layout.offsets,
-        targets,
-        sizes,
-        importance=importance,
-        weighted=weighted,
-        global_ids=layout.permutation,
-        seed=seed,
-        **key,
-    )
-    assert_equal(segments, reference, edge_ids=weighted)
+    assert_as_by(rule_reference.fastgcn, FastGCN, {"importance": importance}, sizes, layout, targets, key, how)
 
 
 @pytest.mark.parametrize("unbiased", [False, True])

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.graphs import random_graph
+from support.messages import line_with
 from support.reference import sample_and_split
 
 from gsplit.sampling import MiniBatchSampler
@@ -217,11 +218,11 @@ def test_an_exception_in_a_thread_reaches_the_caller_and_leaves_the_sampler_usab
         indptr, np.zeros(1, np.int32), [0, 9000, n], fan_outs=[1, 1], seed=0, memory=memory, threads=threads
     )
     for _ in range(5):
-        with pytest.raises(ValueError, match="has 2\\^31 or more neighbours"):
+        with pytest.raises(ValueError, match=line_with("2^31")):
             sampler.sample(np.arange(n), epoch=0, batch=0)
         with pytest.raises(ValueError, match="there is no mini-batch"):
             sampler.segment(0)
-        with pytest.raises(ValueError, match=f"target {n} is not a vertex"):
+        with pytest.raises(ValueError, match=line_with(f"target {n}")):
             sampler.sample(np.array([4, n]), epoch=0, batch=0)
         assert sampler.sample(np.arange(5, good), epoch=0, batch=0)
         for rank, size in ((0, 8995), (1, good - 9000)):
@@ -233,7 +234,7 @@ def test_an_exception_in_a_thread_reaches_the_caller_and_leaves_the_sampler_usab
 def test_bad_memory_and_threads_are_named(bad):
     graph = random_graph(10, 2)
     ((name, value),) = bad.items()
-    with pytest.raises(ValueError, match=f"{name} must be at least .*, not {value}"):
+    with pytest.raises(ValueError, match=line_with(f"{name}, {value}")):
         MiniBatchSampler(graph.indptr, graph.indices, [0, 10], fan_outs=[1], seed=0, **bad)
 
 
@@ -252,16 +253,16 @@ def test_edge_budget_stops_early_and_leaves_the_sampler_usable(threads):
 @pytest.mark.parametrize(
     ("targets", "fan_outs", "message"),
     [
-        ([0, 100], [2], "target 100 is not a vertex"),
-        ([-1], [2], "target -1 is not a vertex"),
-        ([3, 4, 3], [2], "target 3 is given twice"),
-        ([3], [0], "fan-out must be -1"),
-        ([3], [-2], "fan-out must be -1"),
+        ([0, 100], [2], "target 100"),
+        ([-1], [2], "target -1"),
+        ([3, 4, 3], [2], "target 3"),
+        ([3], [0], "fan-out, -1"),
+        ([3], [-2], "fan-out, -1"),
     ],
 )
 def test_bad_arguments_are_named(targets, fan_outs, message):
     graph = random_graph(100, 5)
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=line_with(message)):
         splits_of(graph, [0, 100], np.array(targets), fan_outs, seed=0, epoch=0, batch=0)
     with pytest.raises(ValueError, match="offsets must ascend"):
         splits_of(graph, [0, 60, 50, 100], np.array([1]), [2], seed=0, epoch=0, batch=0)
