@@ -31,6 +31,14 @@ WANTED = {
     "code": KNOWN,
 }
 SECONDS_A_DAY = 86_400
+ZONED = r"\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)$"
+"""A time with a zone, as ISO 8601 writes it."""
+OTHER_FORMS = (
+    (r"^(\d{4})/(\d\d)/(\d\d)", r"\1-\2-\3"),
+    (r" ?(?:UTC|GMT)$", "Z"),
+    (r"(:\d\d(?:\.\d+)?[+-]\d\d)$", r"\1:00"),
+)
+"""Times as others write them, such as PostgreSQL (+00), and what ISO 8601 writes for each."""
 VALUES_AT_ONCE = 1 << 23
 """Features made at once; a column of a thousand categories is a thousand."""
 EXACT = ("number", "time")
@@ -148,10 +156,12 @@ def days_of(texts: Any) -> tuple[NDArray[np.float64], int | None]:
     trimmed = pc.utf8_trim_whitespace(texts)
     there = pc.not_equal(trimmed, "")
     plain = pc.if_else(there, pc.replace_substring_regex(trimmed, r"\.(\d{6})\d+", r".\1"), None)
-    zoned = pc.match_substring_regex(plain, r"\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)$").fill_null(False)
     try:
         moments = plain.cast(pa.timestamp("us"))
     except pa.ArrowInvalid:
+        for form, iso in OTHER_FORMS:
+            plain = pc.replace_substring_regex(plain, form, iso)
+        zoned = pc.match_substring_regex(plain, ZONED).fill_null(False)
         try:
             moments = _moments(plain, zoned)
         except pa.ArrowInvalid:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
@@ -56,6 +57,27 @@ def test_seconds_between_times_are_standardised(edges, tmp_path, table):
     path = table(at=TIMES if table(x=NEAR).suffix == ".parquet" else TIMES.astype(str))
     got = stored(edges, tmp_path, features=path, columns=("at:time",), standardize=True).features[:, 0]
     np.testing.assert_allclose(got, (SECONDS - SECONDS.mean()) / SECONDS.std(), rtol=1e-4)
+
+
+TIMES_AS_WRITTEN = (
+    "2022/09/01 00:20",
+    "2024-01-01 10:00:00+00",
+    "2024-01-01 10:00:00.25-03",
+    "2024-01-01 10:00 UTC",
+    "2022/09/01",
+    "2024-01-01 10:00:00GMT",
+    "2024-01-01T10:00:00.123456789+05:30",
+)
+
+
+@pytest.mark.parametrize("written", TIMES_AS_WRITTEN)
+def test_times_as_databases_write_them(edges, tmp_path, table, written):
+    wanted = [pd.to_datetime(text, utc=True).timestamp() / 86_400 for text in (written, "2024-05-05")]
+    path = table(at=[written, "2024-05-05"] * (N // 2))
+    options = {"columns": ("at:time",), "standardize": True}
+    got = stored(edges, tmp_path, features=path, **options).features[:2, 0]
+    middle, apart = np.mean(wanted), abs(wanted[0] - wanted[1]) / 2
+    np.testing.assert_allclose(got, (np.array(wanted) - middle) / apart, rtol=1e-6)
 
 
 def test_the_mean_of_the_training_vertices_is_taken_of_doubles(edges, tmp_path, table):
