@@ -108,11 +108,11 @@ class Command:
     @property
     def trainers(self) -> list[psutil.Process]:
         """By rank: they are started one after the other."""
-        return [p for p in self.children if "multiprocessing.spawn" in " ".join(p.cmdline())]
+        return [p for p in self.children if "multiprocessing.spawn" in words_of(p)]
 
     @property
     def samplers(self) -> list[psutil.Process]:
-        return [p for p in self.children if "gsplit.supply.sampler_process" in " ".join(p.cmdline())]
+        return [p for p in self.children if "gsplit.supply.sampler_process" in words_of(p)]
 
     def ends(self, timeout_s: float = PATIENCE_S) -> tuple[int, str, str]:
         """Exit code, output and errors; fails where it does not end in time."""
@@ -149,7 +149,15 @@ def listening(process: psutil.Process) -> list:
 
 def children_here() -> set[psutil.Process]:
     """The children of this process, such as a pool that an earlier test has started."""
-    return {child for child in psutil.Process().children() if "resource_tracker" not in " ".join(child.cmdline())}
+    return {child for child in psutil.Process().children() if "resource_tracker" not in words_of(child)}
+
+
+def words_of(process: psutil.Process) -> str:
+    """How a process was called; nothing of one that has ended meanwhile."""
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""
 
 
 def assert_same_run(first: Path, second: Path) -> None:
