@@ -8,6 +8,7 @@ arrays of N numbers, one piece of the edge list and one bucket.
 
 from __future__ import annotations
 
+import logging
 import tempfile
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -29,6 +30,8 @@ BUCKET_EDGES = 1 << 23
 """Most edges of a bucket, unless a single vertex has more in-edges than that."""
 VERTEX_BYTES = 40
 """Bytes that a vertex takes at the peak: degrees, offsets, marks."""
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,6 +108,10 @@ class _Reader:
         self._degrees = np.zeros(0, np.int64)
         self._largest = -1
         self._edges = 0
+        self._ends: tuple[NDArray[np.bool_], ...] = ()
+        """Which vertices are sources, and which destinations, where these may be things of two kinds."""
+        if source.edges.things is not None:
+            self._ends = np.zeros(0, np.bool_), np.zeros(0, np.bool_)
 
     def read_into(self, spill: EdgeSpill) -> NDArray[np.int64]:
         """Spill all edges; return the in-degrees [N], reverse edges included."""
@@ -118,6 +125,7 @@ class _Reader:
                 bar.update(len(chunk.source))
         if self._n is None and self._largest < 0:
             raise InputError(f"{self._source.where}: no edges to tell the vertices from; give --num-vertices")
+        self._say_what_is_both()
         return self._degrees[: self._largest + 1] if self._n is None else self._degrees
 
     def _take(self, chunk: EdgeChunk, piece: slice, spill: EdgeSpill) -> None:
@@ -131,6 +139,8 @@ class _Reader:
             self._largest = largest
             self._grow(largest + 1)
         self._edges += len(source)
+        for ids, are in zip((source, destination), self._ends, strict=False):
+            are[ids] = True
         pairs = np.stack([source, destination], axis=1).astype(
             np.int32 if largest < INT32_VERTICES else np.int64, copy=False
         )
@@ -180,6 +190,19 @@ class _Reader:
         grown = np.zeros(vertices if self._n is not None else max(vertices, 2 * len(self._degrees)), np.int64)
         grown[: len(self._degrees)] = self._degrees
         self._degrees = grown
+        self._ends = tuple(np.append(are, np.zeros(len(grown) - len(are), np.bool_)) for are in self._ends)
+
+    def _say_what_is_both(self) -> None:
+        """Tell how many vertices are sources and destinations where their columns are called two different things."""
+        both = int(np.logical_and(*self._ends).sum()) if self._ends else 0
+        if both and self._source.edges.things is not None:
+            logger.info(
+                "%s: %s ids are in the column %s and in %s, and are a vertex each; if these are things of two kinds, "
+                "give the ids of one a prefix, with --ids any",
+                self._source.where,
+                f"{both:,}",
+                *self._source.edges.things,
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -39,6 +39,15 @@ class EdgeColumns:
     destinations: list[int]
     weight: int | None
 
+    def things(self, table: Table) -> tuple[str, str] | None:
+        """Return what sources and destinations are called, where a column of each is, by no usual name."""
+        if not table.names or len(self.sources) != 1:
+            return None
+        source, destination = table.names[self.sources[0]], table.names[self.destinations[0]]
+        if source in SOURCES or destination in DESTINATIONS:
+            return None
+        return printable_line(source), printable_line(destination)
+
 
 def load_edge_list(path: Path, ends: EndColumns = EndColumns()) -> GraphSource:  # noqa: B008 (a tuple)
     """Open a table of edges.
@@ -62,7 +71,7 @@ def load_edge_list(path: Path, ends: EndColumns = EndColumns()) -> GraphSource: 
 
     return GraphSource(
         name=path.name.split(".")[0],
-        edges=EdgeChunks(chunks=chunks, weighted=weighted, place=table.place),
+        edges=EdgeChunks(chunks=chunks, weighted=weighted, place=table.place, things=found.things(table)),
         num_vertices=None,
         where=str(path),
         other_ids=ANY_IDS,

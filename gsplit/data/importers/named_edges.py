@@ -104,7 +104,9 @@ def load_named_edges(
 
     source = GraphSource(
         name=path.name.split(".")[0],
-        edges=EdgeChunks(chunks=chunks, weighted=weighted, count=begin, place=table.place),
+        edges=EdgeChunks(
+            chunks=chunks, weighted=weighted, count=begin, place=table.place, things=columns.things(table)
+        ),
         num_vertices=ids.num_vertices,
         where=str(path),
         ids=ids,

@@ -41,6 +41,8 @@ class EdgeChunks:
     weighted: bool = False
     count: int | None = None
     """Number of edges, where that is known before reading (for the progress bar)."""
+    things: tuple[str, str] | None = None
+    """What sources and destinations are called, where that is no usual name: they may be things of two kinds."""
     place: Callable[[int], str] = "edge {}".format
     """Name of the i-th edge of the chunks in messages, counted from 0: its line in a text."""
 
