@@ -127,16 +127,23 @@ def ends_of(table: Table, ends: EndColumns, *, named: bool = False) -> EdgeColum
 
 
 def _called(table: Table, names: str, which: str) -> list[int]:
-    """Columns by name."""
+    """Columns by name, or, where none is called so, by number, from 1 on: two may have one name."""
     found = []
     for name in names.split(","):
+        number = int(name) if name.strip().isdecimal() and name.strip() not in table.names else 0
+        if 1 <= number <= table.num_columns:
+            found.append(number - 1)
+            continue
         if name.strip().lower() not in table.names:
             there = ", ".join(printable_line(name) or "(nameless)" for name in table.names) or "no header"
             raise InputError(
                 f"{table.path} has no column called {name.strip()}, the --{which}-column; it has {there}"
             )
         if table.names.count(name.strip().lower()) > 1:
-            raise InputError(f"{table.path} has several columns called {name.strip()}, the --{which}-column")
+            raise InputError(
+                f"{table.path} has several columns called {name.strip()}, the --{which}-column; say which by its "
+                f"number, 1 .. {table.num_columns}"
+            )
         found.append(table.names.index(name.strip().lower()))
     return found
 

@@ -38,8 +38,8 @@ class IdOptions(Checked):
     id_order: Order = "appearance"
     """Order of the vertices with --ids any: as their ids first appear in the edges, or in the order of the ids."""
     source_column: Annotated[str | None, Accepted(_check_columns)] = None
-    """The column of an edge list with the sources; by default the one called src, source, from or the like. With
-    --ids any also several, as bank,account: together they are an id."""
+    """The column of an edge list with the sources, by its name or its number, from 1 on; by default the one called
+    src, source, from or the like. With --ids any also several, as bank,account: together they are an id."""
     destination_column: Annotated[str | None, Accepted(_check_columns)] = None
     """The column, or columns, with the destinations."""
     header: bool = True

@@ -152,7 +152,7 @@ WRONG = [
     ("src,dst\n", {"id_order": "sorted"}, "e.csv: the graph has no vertices"),
     ("src,dst", {}, "e.csv: the graph has no vertices"),
     ("src,dst\ra,b\r", {}, "e.csv has line ends of CR alone"),
-    ('src,dst\n"a,b\nc,d\n', {}, "e.csv, line 2: 1 columns, not 2"),
+    ('src,dst\n"a,b\nc,d\n', {}, "e.csv, line 2: a field in quotes"),
     ("src,dst\na,b\nc,d\0\n", {}, "e.csv, line 3: an id holds a NUL character; remove it"),
     ("a,b,c,d\n1,2,3,4\n1,2,3\x1f3,4\n", TWO, r"e.csv, line 3: an id holds the control character U\+001F"),
     ("a,b,c,d\n1,2,3,\n", TWO, "e.csv, line 2: an id is empty"),

@@ -19,6 +19,7 @@ import gsplit
             {"source_column": "User", "destination_column": "film"},
             "2 ids are",
         ),
+        ("account,account\n0,1\n1,2\n", {"source_column": "1", "destination_column": "2"}, "1 ids are in the column"),
         ("user,film\n0,1\n2,3\n", {}, None),
         ("src,dst\n0,1\n1,2\n", {}, None),
         ("0,1\n1,2\n", {}, None),
