@@ -20,15 +20,19 @@ PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 # What make test has time for (CONTRIBUTING.md).
 DAILY := not slow and not left_out
 
-# On the simulated accelerator (tests/simulator): with that in the path, it is a device of PyTorch's. Tests in the pool of
-# trainers run in one of the two processes, or there would be two pools.
-ON_SIMULATED := PYTHONPATH=tests/simulator $(BIN)/python -m pytest -n 2 --dist loadgroup
+# On the simulated accelerator (tests/simulator): with that in the path, it is a device of PyTorch's. Each of the two
+# processes has a pool of trainers.
+ON_SIMULATED := PYTHONPATH=tests/simulator $(BIN)/python -m pytest -n 2 --dist load
 
 .PHONY: demo simulated checked test test-all test-numbers shuffled lowest newest mutants check format docs wheel bench clean
 .DELETE_ON_ERROR:
 
+NEW_ENOUGH := import sys; v = sys.version_info; \
+	sys.exit("error: $(PYTHON) is Python %d.%d; name 3.10 or newer: make demo PYTHON=..." % v[:2] if v < (3, 10) else 0)
+
 # CMake and Ninja come as wheels, so that a C++ compiler is all the machine needs.
 $(VENV)/.tools:
+	@$(PYTHON) -c '$(NEW_ENOUGH)'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) constraints.txt scikit-build-core nanobind cmake ninja
 	touch $@
