@@ -148,6 +148,8 @@ def fill_store(
         header["ids"] = source.ids.write(writer.path / kept_ids.FILE)
     if columns:
         header["columns"] = columns
+    if source.gaps is not None:
+        header["gaps"] = list(source.gaps)
     if source.grown_from:
         header["grown_from"] = list(source.grown_from)
     writer.describe(FILE, header)
@@ -216,6 +218,8 @@ def _labels(source: GraphSource, n: int, task: str) -> tuple[NDArray[Any], int, 
         if source.labels_are_names:
             raise InputError(f"{what} holds classes by name, and --task regression takes numbers; drop it")
         return *numbers_to_regress(source.labels, n, what, shown), None
+    if source.labels_are_lists and source.labels is not None and source.labels.shape[1] < 2:
+        raise InputError(f"{what} lists one class alone; a column of 0 and 1 says whether a vertex has it")
     named = None if classes is None or source.labels is None else len(classes)
     count = named if source.num_classes is None else source.num_classes
     labels, count = clean_labels(source.labels, n, count, what, shown)

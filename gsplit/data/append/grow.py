@@ -19,7 +19,8 @@ from gsplit.data.build import BuildOptions
 from gsplit.data.ids.named_ids import NamedIds
 from gsplit.data.ids.vertex_ids import WholeIds
 from gsplit.data.importers import kind_of
-from gsplit.data.importers.graph_store import store_source
+from gsplit.data.importers.gaps import WORDS
+from gsplit.data.importers.graph_store import kept_gaps, store_source
 from gsplit.data.importers.named_edges import IdOptions
 from gsplit.data.importers.source import GraphSource
 from gsplit.data.importers.vertex_files import VertexFiles, places_of
@@ -105,12 +106,23 @@ def _with_task(store: GraphStore, build: BuildOptions, *, replaced: bool) -> Bui
     return build
 
 
-def _completed(files: VertexFiles, where: str, *, named: bool) -> VertexFiles:
+def _completed(files: VertexFiles, where: str, kept: tuple[str, ...] | None, *, named: bool) -> VertexFiles:
     """The files with those that hold the labels and the sets, where a column of another is named.
+
+    Args:
+        files: as given.
+        where: the store, for messages.
+        kept: the gaps of its tables, where they are not the usual ones.
+        named: whether ids are of any kind.
 
     Raises:
         InputError: for flags that do not go with ``--add``, and columns that are not there.
     """
+    if files.gaps not in (WORDS, kept):
+        raise InputError(
+            f"--gaps {','.join(files.gaps)} with --add: those of the tables of {where} hold, "
+            f"{','.join(WORDS if kept is None else kept)}; drop it"
+        )
     for field in fields(VertexFiles):
         if field.name in OF_THE_STORE and getattr(files, field.name) != field.default:
             raise InputError(
@@ -127,7 +139,7 @@ def _completed(files: VertexFiles, where: str, *, named: bool) -> VertexFiles:
     if files.id_column is not None and not any(files.tables):
         raise InputError(f"--id-column {files.id_column} is for a table of --features, --labels or --split-file")
     labels, split_file, _ = places_of(files, named=named)
-    return replace(files, labels=labels, split_file=split_file)
+    return replace(files, labels=labels, split_file=split_file, gaps=WORDS if kept is None else kept)
 
 
 def _grown(
@@ -136,7 +148,8 @@ def _grown(
     """All of a store, and after it what is added."""
     graph, where = store.graph, str(store.path)
     named = named_ids(store, folder)
-    files = _completed(files, where, named=named is not None)
+    kept = kept_gaps(store.description, str(store.path / FILE))
+    files = _completed(files, where, kept, named=named is not None)
     adding = Adding(
         where=where,
         named=named is not None,
@@ -176,6 +189,7 @@ def _grown(
         called=called,
         columns=grown.columns,
         ids=named,
+        gaps=kept,
         grown_from=(*grown_from(store.description, str(store.path / FILE)), store.checksum),
     )
 

@@ -58,8 +58,11 @@ def grown_labels(growth: Growth, files: VertexFiles, in_order: GraphSource | Non
     if in_order is not None:
         growth.check_rows(rows, path)
         noted.named[growth.old :] = True
-    new, count = _as_stored(given.labels, rows, task, str(path))
-    listed = files.label_separator is not None
+    listed = given.labels_are_lists
+    if listed:  # of one class, too
+        new, count = given.labels.astype(np.float32), given.labels.shape[1]
+    else:
+        new, count = _as_stored(given.labels, rows, task, str(path))
     if there and (new.ndim != graph.labels.ndim or (new.ndim == 2 and not listed and count != graph.num_classes)):
         kinds = [f"{labels.shape[1]} columns" if labels.ndim == 2 else "one class" for labels in (new, graph.labels)]
         raise InputError(f"{path} has labels of {kinds[0]} a vertex, and {growth.where} of {kinds[1]}")
@@ -68,7 +71,7 @@ def grown_labels(growth: Growth, files: VertexFiles, in_order: GraphSource | Non
         numbers, classes = _same_classes(
             count, given.classes, graph.classes, bool((new >= 0).any()), path, growth.where
         )
-        if classes is None and count > graph.num_classes:
+        if classes is None and new.ndim == 1 and count > graph.num_classes:
             check_class_count(np.concatenate([graph.labels, new]), count, str(path))
         count = max(count, graph.num_classes) if classes is None else len(classes)
         new = np.append(numbers, -1)[new] if new.ndim == 1 else _placed(new, numbers, count)

@@ -34,6 +34,11 @@ class Moments:
         values -= mean
         if not everywhere:
             values[~finite] = 0
+        off = values.sum(axis=0) / np.maximum(count, 1)  # what a long sum lost: a constant has no deviation
+        mean += off
+        values -= off
+        if not everywhere:
+            values[~finite] = 0
         total = np.maximum(self.count + count, 1)
         apart = mean - self.mean
         with np.errstate(over="ignore", invalid="ignore"):

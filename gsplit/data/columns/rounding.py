@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 WHOLE = float(1 << 24)
 """Whole numbers from this on are not all float32."""
-EXACT = float(1 << 53)
-"""Numbers from this on are whole as doubles, whatever they were."""
+LARGEST = float(1 << 64)
+"""Numbers from this on are measurements, and no ids."""
 FINEST = 1e-4
 """Part of a column's range that rounding may take before it is told."""
 A_SECOND = 1 / 86_400
@@ -64,12 +64,13 @@ class Rounding:
         self._high[columns] = np.maximum(self._high[columns], high)
         times, most = self._times[columns], np.maximum(np.abs(low), np.abs(high))
         steps = np.spacing(most.astype(np.float32))
-        for at in np.flatnonzero(times | (most >= WHOLE) | (steps > FINEST * (high - low))):
+        differ = high > low
+        near = differ & (steps > FINEST * (high - low))
+        for at in np.flatnonzero(times | near | ((most >= WHOLE) & (differ | (rounded[0] != low)))):
             column, exact = range(len(self._times))[columns][at], values[:, at]
             off = np.abs(exact.astype(np.float64) - rounded[:, at])
-            counted = (
-                off > A_SECOND if times[at] else (off > 0) & (exact == np.floor(exact)) & (np.abs(exact) < EXACT)
-            )
+            whole = (exact == np.floor(exact)) & (np.abs(exact) < LARGEST)
+            counted = off > A_SECOND if times[at] else whole & (off > 0)
             self._count[column] += int(counted.sum())
             self._worst[column] = max(self._worst[column], float(off.max()))
 

@@ -100,6 +100,8 @@ def clean_labels(
         if huge.any():
             raise InputError(f"{what}[{int(np.argmax(huge))}] is {y[np.argmax(huge)]}, too large for a class")
         y = np.where(np.isnan(y), -1, y)
+    elif y.dtype.kind == "u" and y.size and y.max() >= MOST_LABEL:
+        raise InputError(f"{what}[{int(np.argmax(y))}] is {y.max()}, too large for a class")
     labels = y.astype(np.int64)
     return labels, int(labels.max(initial=-1)) + 1 if num_classes is None else num_classes
 

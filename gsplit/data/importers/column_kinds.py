@@ -125,7 +125,7 @@ def _features(
     out = np.empty((len(values[0]), sum(each.width for each in made)), dtype)
     at = 0
     for column, each in zip(values, made, strict=True):
-        encoded, bad = (column, None) if each.kind == "number" else _ENCODERS[each.kind](column, each, table.gaps)
+        encoded, bad = _ENCODERS[each.kind](column, each, table.gaps)
         if bad is not None:
             raise InputError(
                 f"{table.path}, {table.place(begin + bad)}: {printable_line(str(column[bad]))[:40]!r} is not "
@@ -201,6 +201,10 @@ def _first_bad(texts: Any, zoned: Any) -> int:
 Encoded = tuple[NDArray[Any], "int | None"]
 
 
+def _number(values: Any, _column: FeatureColumn, gaps: Gaps) -> Encoded:
+    return gaps.without(values), None
+
+
 def _time(texts: Any, _column: FeatureColumn, gaps: Gaps) -> Encoded:
     return days_of(gaps.cleared(texts))
 
@@ -245,6 +249,7 @@ def _category(texts: Any, column: FeatureColumn, gaps: Gaps) -> Encoded:
 
 _OTHERWISE = dict.fromkeys(MOST_CATEGORIES, "; --missing zero or mean takes it as no value")
 _ENCODERS: dict[str, Callable[[Any, FeatureColumn, Gaps], Encoded]] = {
+    "number": _number,
     "category": _category,
     "code": _code,
     "bool": _bool,

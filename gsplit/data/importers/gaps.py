@@ -6,14 +6,21 @@ Ids are no values: one that is called ``NA`` is an id.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from gsplit.errors import InputError
+
 WORDS = ("na", "n/a", "nan", "null", "none")
 OF_SPREADSHEETS = ("#n/a", "#na", "-nan", "1.#ind", "-1.#ind", "1.#qnan", "-1.#qnan")
 """As spreadsheets and C libraries write what is no number."""
+MOST_WORDS = 100
 MOST_LETTERS = 5
 """Letters of a word of which all cases are listed for the parser of numbers; of longer ones the usual three are."""
 
@@ -46,14 +53,30 @@ class Gaps:
 
     @cached_property
     def spellings(self) -> list[str]:
-        """The words in upper and lower case, for a parser that compares bytes; and nothing."""
+        """The words that are no numbers, in upper and lower case and after a space, and nothing.
+
+        They are for a parser that compares bytes, and takes all columns alike: a number may be an id beside a gap.
+        """
         found = {""}
         for word in self.words:
+            if _number(word) is not None:
+                continue
             if sum(map(str.isalpha, word)) <= MOST_LETTERS:
                 found |= {"".join(each) for each in itertools.product(*({mark, mark.upper()} for mark in word))}
             else:
-                found |= {word, word.upper(), word.capitalize()}
-        return sorted(found)
+                found |= {word, word.upper(), word.capitalize(), word.title()}
+        return sorted(found | {f" {word}" for word in found})
+
+    @cached_property
+    def numbers(self) -> NDArray[np.float64]:
+        """The words that are numbers, such as -999, however they are written."""
+        return np.array([number for word in self.words if (number := _number(word)) is not None], np.float64)
+
+    def without(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Return numbers with NaN in place of those that are gaps."""
+        if not len(self.numbers):
+            return values
+        return np.where(np.isin(values, self.numbers.astype(values.dtype)), np.asarray(np.nan, values.dtype), values)
 
     def marked(self, texts: Any) -> Any:
         """Return which texts of pyarrow are gaps, as truth values of pyarrow."""
@@ -72,3 +95,22 @@ class Gaps:
 
 
 USUAL = Gaps.of((*WORDS, *OF_SPREADSHEETS))
+
+
+def _number(word: str) -> float | None:
+    """The finite number that a word is; None where it is none."""
+    try:
+        number = float(word)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def check_words(words: Sequence[str]) -> None:
+    """Check the words that a flag gives.
+
+    Raises:
+        InputError: where there are too many.
+    """
+    if len(words) > MOST_WORDS:
+        raise InputError(f"--gaps and --unlabelled take {MOST_WORDS} words at most, not {len(words)}")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from gsplit.data.ids.kept_ids import KeptIds, copy_ids
 from gsplit.data.importers.source import GraphSource, graph_source
-from gsplit.data.store import GraphStore, open_store
+from gsplit.data.store import FILE, GraphStore, open_store
+from gsplit.errors import InputError
 
 
 class CopiedIds:
@@ -41,4 +43,23 @@ def store_source(store: GraphStore) -> GraphSource:
     kept = store.ids()
     ids = None if kept is None else CopiedIds(store, kept)
     columns = tuple(store.description.get("columns", ()))
-    return replace(graph_source(store.name, store.graph, str(store.path)), ids=ids, columns=columns)
+    gaps = kept_gaps(store.description, str(store.path / FILE))
+    return replace(graph_source(store.name, store.graph, str(store.path)), ids=ids, columns=columns, gaps=gaps)
+
+
+def kept_gaps(described: Mapping[str, Any], where: str) -> tuple[str, ...] | None:
+    """Words that stand for no value in the tables of a store; None where they are the usual ones.
+
+    Args:
+        described: what ``graph.json`` says of the store.
+        where: what messages call that file.
+
+    Raises:
+        InputError: where the entry is damaged.
+    """
+    words = described.get("gaps")
+    if words is None:
+        return None
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        raise InputError(f"{where} is damaged where it says which words stand for no value")
+    return tuple(words)

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import ast
 import logging
+import re
 import shlex
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,6 +25,11 @@ from gsplit.data.importers.tables import is_number
 from gsplit.data.importers.vertex_tables import VertexTable
 from gsplit.errors import InputError
 
+MEMBER = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|\d+|None|null|nan|NaN""")
+"""A class in a list as Python or JSON writes it: a text in quotes, a number, or none."""
+LIST = re.compile(rf"""[\[(]\s*(?:(?:{MEMBER.pattern})\s*(?:,\s*(?:{MEMBER.pattern})\s*)*,?\s*)?[\])]""")
+BRACKETS, QUOTED = re.compile(r"\[.*\]|\(.*\)", re.DOTALL), re.compile(r"[\[(]\s*['\"]")
+"""What looks like a list, and what is meant to be one."""
 FEW_CLASSES = 2
 """With no more than so many, one of which is a word, nothing is odd about it."""
 MOST_LISTED = 1 << 16
@@ -40,6 +45,8 @@ class Labels(NamedTuple):
     """[N] or [N, C] numbers, NaN for unlabelled."""
     classes: tuple[str, ...] | None = None
     """[C] names of the classes, where the file has names."""
+    are_lists: bool = False
+    """True where a row has a list of classes."""
 
 
 def labels_of(
@@ -114,8 +121,8 @@ def _say_unlabelled(table: VertexTable, gaps: int, rows: int) -> None:
 def _named(table: VertexTable) -> Labels:
     """Class numbers [N], -1 without a name, in the order of the names; and the names."""
     listed = _words(table)
-    if any(_is_list(word) for word in listed):
-        return _of_lists(table, [_members(table, row, word) for row, word in enumerate(listed)])
+    if (lists := _lists_of(table, listed)) is not None:
+        return _of_lists(table, lists)
     words = np.array(listed, object)
     names = sorted({word for word in words if word})
     odd = [name for name in names if not is_number(name)]
@@ -137,32 +144,35 @@ def _named(table: VertexTable) -> Labels:
 def _listed(table: VertexTable, separator: str) -> Labels:
     """Labels [N, C] of 0 and 1, NaN without a list, and the names of the classes in their order."""
     words = _words(table)
-    if any(_is_list(word) for word in words):
-        return _of_lists(table, [_members(table, row, word) for row, word in enumerate(words)])
+    if (lists := _lists_of(table, words)) is not None:
+        return _of_lists(table, lists)
     return _of_lists(table, [[part.strip() for part in word.split(separator)] if word else None for word in words])
 
 
-def _is_list(word: str) -> bool:
-    """Return whether a value is a list as data frames write it, such as ['a', 'b']."""
-    return word.startswith("[") and word.endswith("]")
-
-
-def _members(table: VertexTable, row: int, word: str) -> list[str] | None:
-    """The classes in a list as Python or JSON writes it; None for nothing.
+def _lists_of(table: VertexTable, words: Sequence[str]) -> list[list[str] | None] | None:
+    """The classes of each row of a column of lists as data frames write them; None where it is no such column.
 
     Raises:
-        InputError: naming the line of what is no such list.
+        InputError: naming the line of what is no such list among others.
     """
-    if not word:
+    there = {word: row for row, word in reversed(list(enumerate(words))) if word}
+    if not there or not (all(map(BRACKETS.fullmatch, there)) or any(map(QUOTED.match, there))):
         return None
-    with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
-        members = ast.literal_eval(word)
-        if isinstance(members, list) and all(isinstance(each, str | int) for each in members):
-            return [str(each).strip() for each in members]
-    raise InputError(
-        f"{table.table.path}, {table.table.place(row)}: {printable_line(word)[:40]!r} is no list of classes such as "
-        "['a', 'b'], as other values of its column are"
-    )
+    lists: dict[str, list[str] | None] = {"": None}
+    for word, row in there.items():
+        if LIST.fullmatch(word) is None:
+            raise InputError(
+                f"{table.table.path}, {table.table.place(row)}: {printable_line(word)[:40]!r} is no list of classes "
+                "such as ['a', 'b'], as other values of its column are"
+            )
+        members = MEMBER.findall(word)
+        lists[word] = [_text(each) for each in members if each not in ("None", "null", "nan", "NaN")]
+    return [lists[word] for word in words]
+
+
+def _text(member: str) -> str:
+    """The class that a member of a list names, which may be in quotes."""
+    return str(ast.literal_eval(member)).strip() if member[0] in "'\"" else member
 
 
 def _of_lists(table: VertexTable, lists: list[list[str] | None]) -> Labels:
@@ -178,10 +188,10 @@ def _of_lists(table: VertexTable, lists: list[list[str] | None]) -> Labels:
         longest = max(names, key=len)
         if len(longest.lstrip("0")) > len(str(MOST_LISTED)):
             raise InputError(f"{table.table.path} lists class {longest[:40]}; there may be {MOST_LISTED:,} classes")
-        return Labels(table.ordered(_marked(lists, {name: int(name) for name in names}, table)))
+        return Labels(table.ordered(_marked(lists, {name: int(name) for name in names}, table)), are_lists=True)
     number = {name: at for at, name in enumerate(names)}
     logger.info("%s: lists of %s classes by name, in the order of the names", table.table.path, f"{len(names):,}")
-    return Labels(table.ordered(_marked(lists, number, table)), tuple(names))
+    return Labels(table.ordered(_marked(lists, number, table)), tuple(names), are_lists=True)
 
 
 def _marked(lists: Sequence[Sequence[str] | None], number: dict[str, int], table: VertexTable) -> NDArray[np.float32]:

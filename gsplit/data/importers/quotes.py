@@ -1,69 +1,52 @@
 """Quotes in a table of text: a field in quotes ends where its quotes do (RFC 4180, section 2).
 
 Parsers take ``"Kostas" Theatre`` for the same text as ``Kostas Theatre``, which makes one vertex of two, and a quote
-that is never closed for all that follows. Bytes are looked at as they are read; only where something is odd is the
-text read again, field by field, as a quote in the middle of a field without quotes means nothing.
+that is never closed for all that follows. Bytes are looked at in blocks; only where something is odd is the text read
+again, field by field, as a quote in the middle of a field without quotes means nothing.
 """
 
 from __future__ import annotations
 
 import csv
-import io
 import sys
 from collections.abc import Iterable
-from typing import IO
 
 import numpy as np
 
 QUOTE, LINE_END = ord('"'), b"\n"
 
 
-class Watched(io.RawIOBase):
-    """A file whose quotes are looked at as it is read; closing it closes the file.
+def are_odd(blocks: Iterable[bytes], delimiter: str) -> bool:
+    """Return whether a quote is neither at an end of its field nor beside another.
 
     Args:
-        file: at the beginning of a row.
+        blocks: of a text, from the beginning of a row on.
         delimiter: between fields.
     """
-
-    def __init__(self, file: IO[bytes], delimiter: str) -> None:
-        self._file = file
-        self._beside = np.frombuffer(b'\r\n"' + delimiter.encode(), np.uint8)
-        self._last = LINE_END
-        """The last byte, and before it, where that is a quote whose next byte is not known yet, the one before."""
-        self._count = 0
-        self.is_odd = False
-        """True once a quote is neither at an end of its field nor beside another."""
-
-    def readable(self) -> bool:
-        """Return that it is."""
-        return True
-
-    def read(self, size: int = -1) -> bytes:
-        """Read some bytes, and look at them."""
-        data = self._file.read(size)
-        if not self.is_odd:
-            self._look(data)
-        return data
-
-    def _look(self, data: bytes) -> None:
-        if data and QUOTE not in data and len(self._last) == 1:
-            self._last = data[-1:]
-            return
-        text = self._last + (data or LINE_END)
+    may_stand_beside = np.zeros(256, np.bool_)
+    may_stand_beside[list(b'\r\n"' + delimiter.encode())] = True
+    last = LINE_END  # the last byte, and the one before where it is a quote
+    opens = True  # whether the next quote does
+    for block in _ended(blocks):
+        if block and QUOTE not in block and len(last) == 1:
+            last = block[-1:]
+            continue
+        text = last + (block or LINE_END)
         marks = np.frombuffer(text, np.uint8)
         at = 1 + np.flatnonzero(marks[1:-1] == QUOTE)
         # Of every two quotes the first opens, or is the second of two in quotes; the other closes, or is the first.
-        opens = (self._count + np.arange(len(at))) % 2 == 0
-        beside = np.where(opens, marks[at - 1], marks[at + 1])
-        self._count += len(at)
-        self.is_odd = not np.isin(beside, self._beside).all() or (not data and self._count % 2 == 1)
-        self._last = text[-2:] if text[-1] == QUOTE else text[-1:]
+        first, second = (at[::2], at[1::2]) if opens else (at[1::2], at[::2])
+        if not (may_stand_beside[marks[first - 1]].all() and may_stand_beside[marks[second + 1]].all()):
+            return True
+        opens ^= len(at) % 2 == 1
+        last = text[-2:] if text[-1] == QUOTE else text[-1:]
+    return not opens
 
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
-        super().close()
+
+def _ended(blocks: Iterable[bytes]) -> Iterable[bytes]:
+    """Blocks that are not empty, and an empty one."""
+    yield from filter(None, blocks)
+    yield b""
 
 
 def first_odd_line(lines: Iterable[str], delimiter: str) -> int | None:

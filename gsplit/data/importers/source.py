@@ -77,6 +77,8 @@ class GraphSource:
     """[C] names of the classes, in the order of their numbers: distinct texts; None where there are none."""
     labels_are_names: bool = False
     """True where the labels were read as names, or lists, of classes, so that their numbers mean nothing."""
+    labels_are_lists: bool = False
+    """True where each vertex has a list of classes, of which some may be in no list."""
     vertex_sets: dict[str, NDArray[np.int64]] = field(default_factory=dict)
     """Vertices by the name of the set, of ``VERTEX_SETS``; empty where the source has none."""
     where: str = ""
@@ -91,6 +93,8 @@ class GraphSource:
     """Addition to messages where ids are not those of vertices that count from 0."""
     places: dict[str, Callable[[int], str]] = field(default_factory=dict)
     """Name in messages of the i-th vertex of a vertex set in that file, counted from 0: its line in a text."""
+    gaps: tuple[str, ...] | None = None
+    """Words of its tables that stand for no value, where they are not the usual ones: they hold for those to come."""
     grown_from: tuple[str, ...] = ()
     """Checksums of the stores whose vertices are the first of these, with the same numbers, the oldest first."""
     as_is: bool = False

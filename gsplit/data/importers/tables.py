@@ -23,11 +23,13 @@ from numpy.typing import NDArray
 from gsplit.data.importers.checked import NotNumbersError, printable_line
 from gsplit.data.importers.gaps import USUAL, Gaps
 from gsplit.data.importers.parquet_tables import ParquetTable, pyarrow_for_tables, to_numpy
-from gsplit.data.importers.quotes import Watched, first_odd_line
+from gsplit.data.importers.quotes import are_odd, first_odd_line
 from gsplit.errors import InputError
 
 BLOCK_BYTES = 1 << 24
 """Bytes of text parsed at once."""
+QUOTES_BYTES = 1 << 20
+"""Bytes of text whose quotes are looked at at once."""
 SNIFF_BYTES = 1 << 16
 PARQUET = (".parquet", ".pq")
 UNREADABLE = (OSError, EOFError, zlib.error)
@@ -126,9 +128,9 @@ class TextTable:
         numbers = [is_number(field) or field.lower() in words for field in fields if field]
         known = header is not None
         if header is None:
-            header = not any(numbers) and len(numbers) > 0
-        if not known and not header and not all(numbers):
-            odd = next(field for field in fields if field and not (is_number(field) or field.lower() in words))
+            header = not any(numbers) and any(field not in gaps for field in fields)
+        odd = next((field for field, is_data in zip(filter(None, fields), numbers, strict=True) if not is_data), None)
+        if not known and not header and odd is not None and odd not in gaps:
             raise InputError(
                 f"{path}, line {self._skipped + 1}: {odd[:40]!r} is not a number, and a header has no numbers in it"
             )
@@ -186,7 +188,8 @@ class TextTable:
         names = [f"f{column}" for column in columns]
         rows = 0
         try:
-            with Watched(self._open_rows(), self._delimiter) as file:
+            self._check_quotes()
+            with self._open_rows() as file:
                 batches = pa.csv.open_csv(
                     file,
                     pa.csv.ReadOptions(use_threads=False, block_size=BLOCK_BYTES, autogenerate_column_names=True),
@@ -201,31 +204,29 @@ class TextTable:
                     for column, kind in zip(batch.columns, kinds, strict=True):
                         if kind is int and column.null_count:
                             raise pa.ArrowInvalid("an id is missing")
-                    self._check_quotes(file.is_odd)
                     rows += batch.num_rows
                     yield batch
-                self._check_quotes(file.is_odd)
-        except pa.ArrowInvalid as error:
+        except (pa.ArrowInvalid, pa.ArrowKeyError) as error:
             if not rows and self._ends_with_header():
                 return
-            self._check_quotes(is_odd=True)
             raise self._explained(columns, kinds, str(error)) from None
         except UNREADABLE as error:
             raise self._unreadable(error, rows) from None
 
-    def _check_quotes(self, is_odd: bool) -> None:
+    def _check_quotes(self) -> None:
         """Check, once, that each field in quotes ends where they do.
-
-        Args:
-            is_odd: whether one may not.
 
         Raises:
             InputError: naming the line of the first that does not.
         """
-        if not is_odd or self._has_right_quotes:
+        if self._has_right_quotes:
             return
-        with io.TextIOWrapper(self._open_rows(), "utf-8", errors="replace", newline="") as text:
-            line = first_odd_line(text, self._delimiter)
+        with self._open_rows() as file:
+            odd = are_odd(iter(lambda: file.read(QUOTES_BYTES), b""), self._delimiter)
+        line = None
+        if odd:
+            with io.TextIOWrapper(self._open_rows(), "utf-8", errors="replace", newline="") as text:
+                line = first_odd_line(text, self._delimiter)
         if line is not None:
             raise InputError(
                 f"{self.path}, line {self._skipped + line}: a field in quotes goes on after them, or never ends; "

@@ -19,7 +19,7 @@ from gsplit.data.ids.vertex_ids import VertexIds
 from gsplit.data.importers.checked import printable_line
 from gsplit.data.importers.column_kinds import SKIP, parse_columns
 from gsplit.data.importers.feature_tables import Joining, array_block, features_of
-from gsplit.data.importers.gaps import USUAL, WORDS, Gaps
+from gsplit.data.importers.gaps import USUAL, WORDS, Gaps, check_words
 from gsplit.data.importers.label_tables import Labels, labels_of, times_of
 from gsplit.data.importers.matching import Unknown, named_column
 from gsplit.data.importers.set_files import set_of_file, sets_of_file
@@ -66,7 +66,7 @@ class VertexFiles(Checked):
     the mean of the training vertices (of all where there are none; for a category, the share of each)."""
     unknown: Unknown = "refuse"
     """Treatment of rows whose ids are no vertex's: refuse them, or drop them."""
-    gaps: cli.WordList = WORDS
+    gaps: Annotated[cli.WordList, Accepted(check_words)] = WORDS
     """Words that stand for no value in features, labels and times, in any case, beside an empty field."""
     standardize: bool = False
     """Give each number and time among the features the mean 0 and the standard deviation 1 over the training
@@ -75,7 +75,7 @@ class VertexFiles(Checked):
     """The column of --labels, or else of a table of --features, that holds the labels; several as a,b."""
     label_separator: Annotated[str | None, Accepted(_check_separator)] = None
     """Separator of the classes of a vertex that may have several of them in one column, such as ';'."""
-    unlabelled: cli.WordList = ()
+    unlabelled: Annotated[cli.WordList, Accepted(check_words)] = ()
     """Words beside --gaps that stand for no label."""
     split_column: str | None = None
     """The column of --split-file, or else of a table of --labels or --features, that says train, valid, test or
@@ -189,6 +189,8 @@ class _Attached:
     def __init__(self, source: GraphSource, files: VertexFiles, ids: VertexIds | None) -> None:
         self.source, self._files, self._ids = source, files, ids
         self._labels_at, self._split_at, self._times_at = places_of(files, named=ids is not None)
+        if files.gaps != WORDS:
+            self._put(gaps=tuple(files.gaps))
         self._put_features()
         if self._labels_at:
             self._put_labels(self._labels_at)
@@ -272,11 +274,12 @@ class _Attached:
         names = None if columns is None else [name.strip() for name in columns.split(",")]
         gaps = self._files.all_gaps.and_also(self._files.unlabelled)
         found: Labels = labels_of(path, names, self._files.label_separator, **self._common(), gaps=gaps)
-        named = found.classes is not None or self._files.label_separator is not None
+        named = found.classes is not None or found.are_lists
         self._put(
             labels=found.values,
             classes=found.classes,
             labels_are_names=named,
+            labels_are_lists=found.are_lists,
             num_classes=None,
             called={"labels": str(path)},
         )

@@ -154,8 +154,9 @@ class VertexTable:
         return self.table.names[column] if self.table.names else str(column + 1)
 
     def read(self, kind: type) -> Iterator[list[NDArray[Any]]]:
-        """The columns of values in chunks of rows."""
-        yield from self.table.read(self.values, [kind] * len(self.values))
+        """The columns of values in chunks of rows; NaN in place of numbers that are gaps."""
+        for columns in self.table.read(self.values, [kind] * len(self.values)):
+            yield columns if kind is str else [self.table.gaps.without(values) for values in columns]
 
     def read_texts(self) -> Iterator[list[Any]]:
         """The columns of values as texts of pyarrow, in chunks of rows; nothing in place of gaps."""

@@ -107,7 +107,19 @@ def test_a_store_that_grows_scales_doubles(edges, tmp_path, table):
     assert np.array_equal(grown[:N], graph.graph.features)
 
 
+def test_a_constant_stays_one(tmp_path):
+    """The mean of many doubles is off by a little, and that is no deviation."""
+    rows = 300_000
+    np.save(tmp_path / "edges.npy", np.array([[0], [rows - 1]]))
+    (tmp_path / "x.csv").write_text("x\n" + "0.1\n" * rows)
+    options = {"features": tmp_path / "x.csv", "standardize": True}
+    store = gsplit.import_graph(tmp_path / "edges.npy", tmp_path / "graph", **options)
+    assert not store.graph.features.any()
+    assert store.description["columns"][0]["deviation"] == [1.0]
+
+
 ROUNDED = {
+    "ids": (1234567890123456789 - 1024 * np.arange(N) ** 3, {}, ["200 whole numbers above 16,777,216"]),
     "large": (2**24 + 1 + np.arange(N), {}, ["100 whole numbers above 16,777,216", "by up to 1"]),
     "epoch": (1_709_280_000 + SECONDS, {}, ["whole numbers above 16,777,216", "by up to 64"]),
     "near": (NEAR, {}, ["numbers between 4499999.7", "by up to 0.2"]),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import subprocess
+import sys
 
 import pyarrow as pa
 import pytest
@@ -13,7 +15,7 @@ from hypothesis import strategies as st
 
 import gsplit
 from gsplit.data.importers import tables
-from gsplit.data.importers.quotes import Watched, first_odd_line
+from gsplit.data.importers.quotes import are_odd, first_odd_line
 from gsplit.errors import InputError
 
 
@@ -65,6 +67,11 @@ def test_quotes_of_tables_of_vertices_are_held_to_the_same(tmp_path):
         gsplit.import_graph(tmp_path / "edges.csv", tmp_path / "graph", ids="any", features=tmp_path / "x.csv")
 
 
+def in_blocks(text, size):
+    data = text.encode()
+    return [data[begin : begin + size] for begin in range(0, len(data), size)]
+
+
 FIELDS = st.text(st.sampled_from('ab",\n'), max_size=6)
 
 
@@ -74,14 +81,12 @@ FIELDS = st.text(st.sampled_from('ab",\n'), max_size=6)
 @example(text='"a""b"', size=4)
 def test_blocks_of_any_size_find_what_a_strict_reader_refuses(text, size):
     """What is right by the grammar is never odd; what the reader refuses always is."""
-    watched = Watched(io.BytesIO(text.encode()), ",")
-    while watched.read(size):
-        pass
+    is_odd = are_odd(in_blocks(text, size), ",")
     refused = first_odd_line(io.StringIO(text, newline=""), ",") is not None
     if refused:
-        assert watched.is_odd
+        assert is_odd
     fields = [field for row in csv.reader(io.StringIO(text, newline="")) for field in row]
-    if watched.is_odd and not refused:  # a quote in a field without quotes
+    if is_odd and not refused:  # a quote in a field without quotes
         assert any('"' in field for field in fields)
 
 
@@ -90,15 +95,21 @@ def test_blocks_of_any_size_find_what_a_strict_reader_refuses(text, size):
 def test_what_a_writer_writes_is_never_odd(rows, size):
     written = io.StringIO()
     csv.writer(written, quoting=csv.QUOTE_ALL).writerows(rows)
-    watched = Watched(io.BytesIO(written.getvalue().encode()), ",")
-    while watched.read(size):
-        pass
-    assert not watched.is_odd
+    assert not are_odd(in_blocks(written.getvalue(), size), ",")
 
 
 def test_a_text_is_read_again_once_at_most(tmp_path, monkeypatch):
     calls = []
-    monkeypatch.setattr(tables, "BLOCK_BYTES", 64)
+    monkeypatch.setattr(tables, "QUOTES_BYTES", 64)
     monkeypatch.setattr(tables, "first_odd_line", lambda *_: calls.append(1))
     imported(tmp_path, "src,dst\n" + 'a "b" c,d\n' * 100)
     assert len(calls) == 1
+
+
+@pytest.mark.parametrize("text", ["src,dst\nA\nE,F\n", 'src,dst\n"A,B\nC,D"\nE,F\n'])
+def test_a_first_row_that_is_too_short_is_one_line_and_exit_code_2(tmp_path, text):
+    (tmp_path / "edges.csv").write_text(text)
+    words = [sys.executable, "-m", "gsplit.data", "import", "edges.csv", "--ids", "any", "--out", "graph"]
+    ended = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
+    assert ended.returncode == 2, ended.stderr
+    assert ended.stderr.splitlines()[-1].startswith("error: edges.csv, line 2: 1 columns, not 2")
