@@ -5,9 +5,11 @@ from __future__ import annotations
 import importlib
 import json
 import struct
+import time
 from typing import Any
 
 BLOCK = 32768
+PATIENCE_S = 30.0
 
 
 def of_tensorboard(run):
@@ -30,10 +32,15 @@ def of_mlflow(run):
 
 def of_wandb(run):
     proto: Any = importlib.import_module("wandb.proto.wandb_internal_pb2")
+    log, deadline_s = next(run.glob("wandb/offline-run-*/run-*.wandb")), time.monotonic() + PATIENCE_S
+    while True:  # another process writes it, and may still be about to
+        records = [proto.Record.FromString(data) for data in logged_records(log.read_bytes())]
+        if any(record.WhichOneof("record_type") == "exit" for record in records):
+            break
+        assert time.monotonic() < deadline_s, f"the log has no end: {log}"
+        time.sleep(0.1)
     found: dict = {}
-    for data in logged_records(next(run.glob("wandb/offline-run-*/run-*.wandb")).read_bytes()):
-        record = proto.Record()
-        record.ParseFromString(data)
+    for record in records:
         if record.WhichOneof("record_type") == "history":
             items = {"/".join(i.nested_key) or i.key: json.loads(i.value_json) for i in record.history.item}
             for name, value in items.items():

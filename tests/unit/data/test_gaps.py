@@ -48,6 +48,7 @@ def file(request, tmp_path):
     return named
 
 
+@pytest.mark.cases(18)
 @pytest.mark.parametrize("gap", [*SPELT, "nA", "NONE", " NULL "])
 @pytest.mark.parametrize(("kind", "value", "wanted"), KINDS)
 def test_a_gap_is_one_in_every_kind(made, refused, file, kind, value, wanted, gap):
