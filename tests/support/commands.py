@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 
 from experiments.shared.same_run import difference
+from support.waiting import wait_until
 
 PATIENCE_S = 90.0
 LIMIT_S = 10.0
@@ -71,12 +72,13 @@ class Command:
 
     def wait_until(self, condition):
         """Poll for something the run does; fails when it ends before, or never does it."""
-        deadline_s = time.monotonic() + PATIENCE_S
-        while not (value := condition()):
-            assert self.process.poll() is None, self.process.communicate()
-            assert time.monotonic() < deadline_s
-            time.sleep(0.01)
-        return value
+
+        def alive_and_met():
+            value = condition()
+            assert value or self.process.poll() is None, self.process.communicate()
+            return value
+
+        return wait_until(alive_and_met, PATIENCE_S, lambda: "the run never does it")
 
     def wait_for_error(self, words: str) -> None:
         """Until they stand in what the run writes to stderr; what was read is not read again."""
@@ -135,10 +137,11 @@ class Command:
 
 def assert_no_new_shared_memory(before: set[str]) -> None:
     """Beside what was there before; what other tests have there at the same time goes in a moment."""
-    deadline_s = time.monotonic() + LIMIT_S
-    while not (now := set(os.listdir("/dev/shm"))) <= before:
-        assert time.monotonic() < deadline_s, now - before
-        time.sleep(0.01)
+
+    def new():
+        return set(os.listdir("/dev/shm")) - before
+
+    wait_until(lambda: not new(), LIMIT_S, new)
 
 
 def listening(process: psutil.Process) -> list:

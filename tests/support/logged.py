@@ -5,8 +5,9 @@ from __future__ import annotations
 import importlib
 import json
 import struct
-import time
 from typing import Any
+
+from support.waiting import wait_until
 
 BLOCK = 32768
 PATIENCE_S = 30.0
@@ -32,15 +33,14 @@ def of_mlflow(run):
 
 def of_wandb(run):
     proto: Any = importlib.import_module("wandb.proto.wandb_internal_pb2")
-    log, deadline_s = next(run.glob("wandb/offline-run-*/run-*.wandb")), time.monotonic() + PATIENCE_S
-    while True:  # another process writes it, and may still be about to
+    log = next(run.glob("wandb/offline-run-*/run-*.wandb"))
+
+    def whole():  # another process writes it, and may still be about to
         records = [proto.Record.FromString(data) for data in logged_records(log.read_bytes())]
-        if any(record.WhichOneof("record_type") == "exit" for record in records):
-            break
-        assert time.monotonic() < deadline_s, f"the log has no end: {log}"
-        time.sleep(0.1)
+        return records if any(record.WhichOneof("record_type") == "exit" for record in records) else None
+
     found: dict = {}
-    for record in records:
+    for record in wait_until(whole, PATIENCE_S, lambda: f"the log has no end: {log}"):
         if record.WhichOneof("record_type") == "history":
             items = {"/".join(i.nested_key) or i.key: json.loads(i.value_json) for i in record.history.item}
             for name, value in items.items():

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gsplit.data.columns.assembled import Assembled, FeatureBlock, FeatureColumn
+from gsplit.data.columns.assembled import Assembled
 from gsplit.data.columns.block_rows import columns_of, first_place, name_of_feature, rows_at_once, rows_of
 from gsplit.data.columns.rounding import Rounding, log_rounded
 from gsplit.data.columns.statistics import statistics_of
@@ -40,7 +40,12 @@ class Filled:
         self._lacking = [np.zeros(len(block.columns), np.int64) for block in features.blocks]
         self._without_row = [0] * len(features.blocks)
         self._rounding = [
-            Rounding([column.kind == "time" and not features.standardize for column in _by_feature(block)])
+            Rounding(
+                np.repeat(
+                    [column.kind == "time" and not features.standardize for column in block.columns],
+                    [column.width for column in block.columns],
+                )
+            )
             for block in features.blocks
         ]
 
@@ -134,11 +139,6 @@ class Filled:
                 entries.append(entry)
             first += block.width
         return entries
-
-
-def _by_feature(block: FeatureBlock) -> list[FeatureColumn]:
-    """The column of each feature of a block."""
-    return [column for column, _ in columns_of(block) for _ in range(column.width)]
 
 
 def log_columns(columns: list[dict[str, Any]]) -> None:

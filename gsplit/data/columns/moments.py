@@ -36,13 +36,11 @@ class Moments:
             values[~finite] = 0
         off = values.sum(axis=0) / np.maximum(count, 1)  # what a long sum lost: a constant has no deviation
         mean += off
-        values -= off
-        if not everywhere:
-            values[~finite] = 0
         total = np.maximum(self.count + count, 1)
         apart = mean - self.mean
         with np.errstate(over="ignore", invalid="ignore"):
-            self._squares += np.einsum("ij,ij->j", values, values) + apart**2 * self.count * count / total
+            squares = np.einsum("ij,ij->j", values, values) - count * off**2
+            self._squares += np.maximum(squares, 0) + apart**2 * self.count * count / total
         self.mean += apart * count / total
         self.count += count
 

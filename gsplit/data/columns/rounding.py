@@ -7,7 +7,7 @@ day in days since 1970, and small differences between large numbers do.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,9 +46,8 @@ class Rounding:
         times: bool [D], true for columns of days since 1970-01-01.
     """
 
-    def __init__(self, times: Sequence[bool] | NDArray[np.bool_]) -> None:
-        self._times = np.asarray(times, np.bool_)
-        width = len(self._times)
+    def __init__(self, times: NDArray[np.bool_]) -> None:
+        self._times, width = times, len(times)
         self._low, self._high = np.full(width, np.inf), np.full(width, -np.inf)
         self._count, self._worst = np.zeros(width, np.int64), np.zeros(width)
 

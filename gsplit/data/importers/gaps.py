@@ -9,7 +9,6 @@ import itertools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ WORDS = ("na", "n/a", "nan", "null", "none")
 OF_SPREADSHEETS = ("#n/a", "#na", "-nan", "1.#ind", "-1.#ind", "1.#qnan", "-1.#qnan")
 """As spreadsheets and C libraries write what is no number."""
 MOST_WORDS = 100
+"""Words that a flag takes at most: the parser of numbers fails with many thousands of spellings."""
 MOST_LETTERS = 5
 """Letters of a word of which all cases are listed for the parser of numbers; of longer ones the usual three are."""
 
@@ -51,7 +51,7 @@ class Gaps:
         word = text.strip().lower()
         return not word or word in self.words
 
-    @cached_property
+    @property
     def spellings(self) -> list[str]:
         """The words that are no numbers, in upper and lower case and after a space, and nothing.
 
@@ -67,16 +67,17 @@ class Gaps:
                 found |= {word, word.upper(), word.capitalize(), word.title()}
         return sorted(found | {f" {word}" for word in found})
 
-    @cached_property
+    @property
     def numbers(self) -> NDArray[np.float64]:
         """The words that are numbers, such as -999, however they are written."""
         return np.array([number for word in self.words if (number := _number(word)) is not None], np.float64)
 
     def without(self, values: NDArray[Any]) -> NDArray[Any]:
         """Return numbers with NaN in place of those that are gaps."""
-        if not len(self.numbers):
-            return values
-        return np.where(np.isin(values, self.numbers.astype(values.dtype)), np.asarray(np.nan, values.dtype), values)
+        numbers = self.numbers.astype(values.dtype)
+        return (
+            np.where(np.isin(values, numbers), np.asarray(np.nan, values.dtype), values) if len(numbers) else values
+        )
 
     def marked(self, texts: Any) -> Any:
         """Return which texts of pyarrow are gaps, as truth values of pyarrow."""

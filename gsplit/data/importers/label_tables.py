@@ -87,15 +87,19 @@ def labels_of(
         flag="--label-column",
         gaps=gaps,
     )
-    if separator is not None:
-        if len(table.values) != 1:
-            raise InputError(
-                f"{path} has {len(table.values)} columns of labels; --label-separator is for one, which "
-                "--label-column names"
-            )
-        return _listed(table, separator)
-    if len(table.values) == 1 and table.table.is_text(table.values[0]) and not table.is_numeric(table.values[0]):
-        return _named(table)
+    if separator is not None and len(table.values) != 1:
+        raise InputError(
+            f"{path} has {len(table.values)} columns of labels; --label-separator is for one, which "
+            "--label-column names"
+        )
+    column = table.values[0]
+    if separator is not None or (
+        len(table.values) == 1 and table.table.is_text(column) and not table.is_numeric(column)
+    ):
+        words = _words(table)
+        if (lists := _lists_of(table, words)) is None and separator is not None:
+            lists = [[part.strip() for part in word.split(separator)] if word else None for word in words]
+        return _named(table, words) if lists is None else _of_lists(table, lists)
     try:
         chunks = [np.stack(chunk, axis=1) for chunk in table.read(np.float64)]
     except NotNumbersError as error:
@@ -118,12 +122,8 @@ def _say_unlabelled(table: VertexTable, gaps: int, rows: int) -> None:
         logger.info("%s: %s of %s rows have no label", table.table.path, f"{gaps:,}", f"{rows:,}")
 
 
-def _named(table: VertexTable) -> Labels:
+def _named(table: VertexTable, words: list[str]) -> Labels:
     """Class numbers [N], -1 without a name, in the order of the names; and the names."""
-    listed = _words(table)
-    if (lists := _lists_of(table, listed)) is not None:
-        return _of_lists(table, lists)
-    words = np.array(listed, object)
     names = sorted({word for word in words if word})
     odd = [name for name in names if not is_number(name)]
     if len(odd) == 1 and len(names) > FEW_CLASSES:
@@ -131,7 +131,7 @@ def _named(table: VertexTable) -> Labels:
             "%s, %s: %r is no number, as all other classes are, and becomes a class; --unlabelled %s leaves its "
             "vertices without a label",
             table.table.path,
-            table.table.place(listed.index(odd[0])),
+            table.table.place(words.index(odd[0])),
             printable_line(odd[0]),
             shlex.quote(printable_line(odd[0])),
         )
@@ -139,14 +139,6 @@ def _named(table: VertexTable) -> Labels:
     labels = table.ordered(np.array([number[word] for word in words], np.float64))
     logger.info("%s: %s classes by name, in the order of the names", table.table.path, len(names))
     return Labels(np.where(np.isnan(labels), -1, labels).astype(np.int64), tuple(names))
-
-
-def _listed(table: VertexTable, separator: str) -> Labels:
-    """Labels [N, C] of 0 and 1, NaN without a list, and the names of the classes in their order."""
-    words = _words(table)
-    if (lists := _lists_of(table, words)) is not None:
-        return _of_lists(table, lists)
-    return _of_lists(table, [[part.strip() for part in word.split(separator)] if word else None for word in words])
 
 
 def _lists_of(table: VertexTable, words: Sequence[str]) -> list[list[str] | None] | None:
