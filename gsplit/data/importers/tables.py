@@ -222,11 +222,11 @@ class TextTable:
         if self._has_right_quotes:
             return
         with self._open_rows() as file:
-            odd = are_odd(iter(lambda: file.read(QUOTES_BYTES), b""), self._delimiter)
-        line = None
-        if odd:
-            with io.TextIOWrapper(self._open_rows(), "utf-8", errors="replace", newline="") as text:
-                line = first_odd_line(text, self._delimiter)
+            self._has_right_quotes = not are_odd(iter(lambda: file.read(QUOTES_BYTES), b""), self._delimiter)
+        if self._has_right_quotes:
+            return
+        with io.TextIOWrapper(self._open_rows(), "utf-8", errors="replace", newline="") as text:
+            line = first_odd_line(text, self._delimiter)
         if line is not None:
             raise InputError(
                 f"{self.path}, line {self._skipped + line}: a field in quotes goes on after them, or never ends; "
