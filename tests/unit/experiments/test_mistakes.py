@@ -30,6 +30,8 @@ MISTAKES = [
     ("micro.convolutions", "--repeats 0", "--repeats, 1, 0"),
     ("micro.importing_ids", "--json nowhere/i.json", "--json nowhere/i.json"),
     ("micro.importing_ids", "--vertices 0", "--vertices"),
+    ("micro.importing_tables", "--tables colours", "colours, numbers, kinds, joined"),
+    ("micro.importing_tables", "--beside nowhere", "--beside nowhere"),
     ("micro.loading", f"{LOADING} --rows 0", "--rows, 1, 0"),
     ("micro.loading", f"{LOADING} --batch-size 0", "--batch-size, 1, 0"),
     ("micro.loading", f"{LOADING} --threads -1", "--threads, 0, -1"),
