@@ -43,7 +43,7 @@ GAPS = 0.02
 """Share of the values that are not there."""
 ODD = 0x9E3779B97F4A7C15
 """Times an odd number is a bijection of the numbers of 64 bits: each vertex has another text."""
-FLAGS = {
+FLAGS: dict[str, dict[str, Any]] = {
     "numbers": {"missing": "mean", "standardize": True},
     "kinds": {
         "missing": "mean",
