@@ -48,7 +48,7 @@ def _ints_from_words(words: list[str]) -> tuple[int, ...]:
 
 
 def _words_from_words(words: list[str]) -> tuple[str, ...]:
-    return tuple(part for word in words for part in word.split(",") if part)
+    return tuple(part for word in words for part in re.findall(r"(?:\([^()]*\)|[^,])+", word))
 
 
 def _values_from_words(words: list[str]) -> tuple[float | str, ...]:
@@ -78,7 +78,7 @@ def _list_spec(
 IntList = Annotated[tuple[int, ...], _list_spec(int, "N,N,...", _ints_from_words)]
 """A flag that takes ``20,20,20`` as well as ``20 20 20``."""
 WordList = Annotated[tuple[str, ...], _list_spec(str, "WORD,WORD,...", _words_from_words)]
-"""A flag that takes ``a:x,b:y`` as well as ``a:x b:y``."""
+"""A flag that takes ``a:x,b:y`` as well as ``a:x b:y``; commas in parentheses are of the word."""
 ValueList = Annotated[tuple[float | str, ...], _list_spec((int, float, str), "X,X,...", _values_from_words)]
 """A flag that takes numbers or words, such as dates, with commas or spaces."""
 

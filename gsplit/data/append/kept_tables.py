@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from gsplit.data.columns.assembled import FeatureColumn, Kind, Missing, Statistics
 from gsplit.data.columns.moments import Moments
 from gsplit.data.columns.written import PIECE_BYTES
+from gsplit.data.importers.times import check_form
 from gsplit.data.npy import forget
 from gsplit.data.store import FILE, GraphStore
 from gsplit.errors import InputError
@@ -130,12 +131,15 @@ def _column(entry: Any, *, reject_unknown: bool) -> FeatureColumn:
         table=str(entry.get("table", "")),
         name=str(entry.get("column", "")),
         kind=kind,
+        form=str(entry.get("form", "")),
         categories=tuple(map(str, entry.get("categories", ()))),
         columns=end - begin if kind == "array" else 1,
         reject_unknown=reject_unknown,
     )
     if kind in ("category", "code") and not column.categories:
         raise ValueError
+    if column.form:
+        check_form(column.form)
     return column
 
 

@@ -27,6 +27,8 @@ class FeatureColumn:
     name: str = ""
     """Name of the column: its number, from 1 on, without a header; empty for an array."""
     kind: Kind | Literal["array"] = "number"
+    form: str = ""
+    """Form of times: a unit of numbers since 1970, such as ms, or words of ``strptime``; empty: ISO 8601."""
     categories: tuple[str, ...] = ()
     """Texts of the categories: of a category, one a feature; of codes, those of 1, 2, ... ."""
     columns: int = 1

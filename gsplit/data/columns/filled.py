@@ -128,6 +128,8 @@ class Filled:
                     "kind": column.kind,
                     "features": [first + at, first + at + column.width],
                 }
+                if column.form:
+                    entry["form"] = column.form
                 if column.categories:
                     entry["categories"] = list(column.categories)
                 if lacking:
@@ -159,8 +161,10 @@ def _line_of(entry: dict[str, Any]) -> str:
             if entry["kind"] == "category"
             else f"codes of {categories:,} categories, from 1 on"
         )
-    elif entry["kind"] in ("bool", "time"):
-        parts.append({"bool": "1 for true and 0 for false", "time": "days since 1970-01-01"}[entry["kind"]])
+    elif entry["kind"] == "bool":
+        parts.append("1 for true and 0 for false")
+    elif entry["kind"] == "time":
+        parts.append("days since 1970-01-01" + (f" out of time({entry['form']})" if "form" in entry else ""))
     one = len(entry.get("filled_with", ())) == 1
     if "missing" in entry:
         filled = f" filled with {entry['filled_with'][0]:.4g}" if one else " filled"

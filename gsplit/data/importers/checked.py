@@ -15,7 +15,7 @@ from gsplit.errors import InputError
 
 
 class NotNumbersError(InputError):
-    """A value of a table that was read as a number is none."""
+    """A value of a table that was read as a number, or as a time, is none."""
 
 
 def as_ids(values: NDArray[Any], what: str) -> NDArray[Any]:

@@ -5,16 +5,18 @@ Values that are not there are NaN in every kind, so that one rule fills them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, get_args
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.data.columns.assembled import FeatureColumn, Kind
-from gsplit.data.importers.checked import printable_line
+from gsplit.data.importers.checked import NotNumbersError, printable_line
 from gsplit.data.importers.gaps import Gaps
 from gsplit.data.importers.tables import Table
+from gsplit.data.importers.times import UNITS, check_form, days_of, form_of, wanted
 from gsplit.errors import InputError
 
 OTHERS = "*"
@@ -24,26 +26,14 @@ MOST_CATEGORIES = {"category": 1000, "code": 1 << 20}
 """Categories of a column at most: one column of features each, or one line of the description each."""
 TRUE, FALSE = ("1", "true", "t", "yes", "y"), ("0", "false", "f", "no", "n")
 KNOWN = "one of the categories that there were"
-WANTED = {
-    "bool": "true or false",
-    "time": "a date or time such as 2024-07-31 or 2024-07-31 18:00",
-    "category": KNOWN,
-    "code": KNOWN,
-}
-SECONDS_A_DAY = 86_400
-ZONED = r"\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)$"
-"""A time with a zone, as ISO 8601 writes it."""
-OTHER_FORMS = (
-    (r"^(\d{4})/(\d\d)/(\d\d)", r"\1-\2-\3"),
-    (r" ?(?:UTC|GMT)$", "Z"),
-    (r"(:\d\d(?:\.\d+)?[+-]\d\d)$", r"\1:00"),
-)
-"""Times as others write them, such as PostgreSQL (+00), and what ISO 8601 writes for each."""
+WANTED = {"bool": "true or false", "category": KNOWN, "code": KNOWN}
 VALUES_AT_ONCE = 1 << 23
 """Features made at once; a column of a thousand categories is a thousand."""
 EXACT = ("number", "time")
 """Kinds that stay doubles until they are filled and standardised; the others are small whole numbers."""
-HINT = "say what a column holds by --columns, such as country:category joined:time note:skip"
+HINT = "say what a column holds by --columns, such as country:category joined:time when:time(%d.%m.%Y) note:skip"
+WORD = re.compile(rf"(.*\S.*):({'|'.join((*get_args(Kind), SKIP))})(?:\(([^()]*)\))?", re.DOTALL)
+"""Name, kind and form of a column, as ``--columns`` has them."""
 
 
 def parse_columns(words: Sequence[str]) -> dict[str, str]:
@@ -52,23 +42,74 @@ def parse_columns(words: Sequence[str]) -> dict[str, str]:
     Raises:
         InputError: for other words, unknown kinds, and a column that is named twice.
     """
-    kinds = (*get_args(Kind), SKIP)
     found: dict[str, str] = {}
     for word in words:
-        name, colon, kind = word.rpartition(":") if isinstance(word, str) else ("", "", "")
-        if not colon or not name.strip() or kind not in kinds:
-            raise InputError(f"--columns takes NAME:KIND with KIND one of {', '.join(kinds)}, not {word!r}")
-        if found.setdefault(name.strip().lower(), kind) != kind:
-            raise InputError(f"--columns calls {name.strip()} both {found[name.strip().lower()]} and {kind}")
+        match = WORD.fullmatch(word) if isinstance(word, str) else None
+        if match is None:
+            kinds = ", ".join((*get_args(Kind), SKIP))
+            raise InputError(f"--columns takes NAME:KIND with KIND one of {kinds}, not {word!r}")
+        name = match[1].strip()
+        kind = word[match.start(2) :]
+        _check_form(f"--columns {word}", kind)
+        if found.setdefault(name.lower(), kind) != kind:
+            raise InputError(f"--columns calls {name} both {found[name.lower()]} and {kind}")
     return found
 
 
-def column_of(table: Table, column: int, name: str, kind: Kind) -> FeatureColumn:
-    """Return what becomes of a column; the texts of categories are read for it.
+def column_of_times(word: str, kinds: Mapping[str, str]) -> tuple[str, str | None]:
+    """A column of times that ``--split-by`` names, and its kind: what follows the name, or what ``--columns`` says.
+
+    Args:
+        word: NAME or NAME:KIND.
+        kinds: as of :func:`parse_columns`.
 
     Raises:
-        InputError: where it has more categories than it may, or none.
+        InputError: for a kind that times cannot have.
     """
+    match = WORD.fullmatch(word)
+    if match is None:
+        kind = kinds.get(word.strip().lower(), SKIP)
+        return word.strip(), kind if split_kind(kind)[0] in EXACT else None
+    kind = word[match.start(2) :]
+    if split_kind(kind)[0] not in EXACT:
+        raise InputError(f"--split-by {word}: the kind of such a column is {' or '.join(EXACT)}")
+    _check_form(f"--split-by {word}", kind)
+    return match[1].strip(), kind
+
+
+def split_kind(word: str) -> tuple[Kind, str]:
+    """The kind and the form in a word such as ``time(%d.%m.%Y)``; the form is empty where there is none."""
+    kind, _, form = word.removesuffix(")").partition("(")
+    return cast("Kind", kind), form
+
+
+def _check_form(where: str, kind: str) -> None:
+    """Check what stands in parentheses behind a kind, as it may behind ``time``; ``where`` is for messages."""
+    if "(" not in kind:
+        return
+    name, form = split_kind(kind)
+    if name != "time":
+        raise InputError(f"{where}: {name} takes nothing in parentheses, as time alone does")
+    try:
+        check_form(form)
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from None
+
+
+def column_of(table: Table, column: int, name: str, word: str) -> FeatureColumn:
+    """Return what becomes of a column; texts of categories, and times of which no form is said, are read for it.
+
+    Args:
+        word: its kind, as ``--columns`` has it.
+
+    Raises:
+        InputError: where it has more categories than it may, or none, and for numbers of which it is not clear what
+            times they are.
+    """
+    kind, form = split_kind(word)
+    if kind == "time":
+        form = form or form_of(table, column, name)
+        return FeatureColumn(table=str(table.path), name=name, kind=kind, form=form)
     if kind not in MOST_CATEGORIES:
         return FeatureColumn(table=str(table.path), name=name, kind=kind)
     import pyarrow as pa
@@ -105,8 +146,8 @@ def read_columns(
     """
     width = sum(each.width for each in made)
     at_once = max(1, VALUES_AT_ONCE // max(1, width))
-    numbers = [column for column, each in zip(columns, made, strict=True) if each.kind == "number"]
-    texts = [column for column, each in zip(columns, made, strict=True) if each.kind != "number"]
+    numbers = [column for column, each in zip(columns, made, strict=True) if _reads_numbers(each)]
+    texts = [column for column, each in zip(columns, made, strict=True) if not _reads_numbers(each)]
     begin = 0
     for of_numbers, of_texts in _both(table, numbers, texts):
         values = dict(zip([*numbers, *texts], [*of_numbers, *of_texts], strict=True))
@@ -115,6 +156,11 @@ def read_columns(
             some = [values[column][at : at + at_once] for column in columns]
             yield _features(table, begin + at, some, made)
         begin += rows
+
+
+def _reads_numbers(column: FeatureColumn) -> bool:
+    """Return whether a column is read as numbers, and not as texts."""
+    return column.kind == "number" or column.form in UNITS
 
 
 def _features(
@@ -127,9 +173,11 @@ def _features(
     for column, each in zip(values, made, strict=True):
         encoded, bad = _ENCODERS[each.kind](column, each, table.gaps)
         if bad is not None:
-            raise InputError(
-                f"{table.path}, {table.place(begin + bad)}: {printable_line(str(column[bad]))[:40]!r} is not "
-                f"{WANTED[each.kind]}, as column {printable_line(each.name)} should be{_OTHERWISE.get(each.kind, '')}"
+            value = printable_line(str(column[bad]))[:40]
+            kind = wanted(each.form) if each.kind == "time" else WANTED[each.kind]
+            raise (NotNumbersError if each.kind == "time" else InputError)(
+                f"{table.path}, {table.place(begin + bad)}: {value!r} is not {kind}, as column "
+                f"{printable_line(each.name)} should be{_OTHERWISE.get(each.kind, '')}"
             )
         out[:, at : at + each.width] = encoded.reshape(len(out), -1)
         at += each.width
@@ -148,56 +196,6 @@ def _both(
         yield from zip(table.read(numbers, [np.float64] * len(numbers)), table.texts(texts), strict=True)
 
 
-def days_of(texts: Any) -> tuple[NDArray[np.float64], int | None]:
-    """Days since 1970-01-01 UTC, float64 [n], of texts of pyarrow, NaN where empty; and the first that is no time."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    trimmed = pc.utf8_trim_whitespace(texts)
-    there = pc.not_equal(trimmed, "")
-    plain = pc.if_else(there, pc.replace_substring_regex(trimmed, r"\.(\d{6})\d+", r".\1"), None)
-    try:
-        moments = plain.cast(pa.timestamp("us"))
-    except pa.ArrowInvalid:
-        for form, iso in OTHER_FORMS:
-            plain = pc.replace_substring_regex(plain, form, iso)
-        zoned = pc.match_substring_regex(plain, ZONED).fill_null(False)
-        try:
-            moments = _moments(plain, zoned)
-        except pa.ArrowInvalid:
-            return np.empty(len(texts)), _first_bad(plain, zoned)
-    micros = pc.cast(moments, pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
-    days = micros / (SECONDS_A_DAY * 1e6)
-    return np.where(there.to_numpy(zero_copy_only=False), days, np.nan), None
-
-
-def _moments(texts: Any, zoned: Any) -> Any:
-    """Times of texts with and without a zone; those without are UTC."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    utc = pa.timestamp("us", "UTC")
-    with_zone = pc.if_else(zoned, texts, None).cast(utc)
-    without = pc.if_else(zoned, None, texts).cast(pa.timestamp("us")).cast(pa.int64()).cast(utc)
-    return pc.coalesce(with_zone, without)
-
-
-def _first_bad(texts: Any, zoned: Any) -> int:
-    """The first of some texts, of which one at least is no time, that is none: by halves, as they may be millions."""
-    import pyarrow as pa
-
-    begin, end = 0, len(texts)
-    while end - begin > 1:
-        middle = (begin + end) // 2
-        half = pa.array(np.arange(begin, middle))  # if_else gives other texts for slices, up to pyarrow 22
-        try:
-            _moments(texts.take(half), zoned.take(half))
-            begin = middle
-        except pa.ArrowInvalid:
-            end = middle
-    return begin
-
-
 Encoded = tuple[NDArray[Any], "int | None"]
 
 
@@ -205,8 +203,8 @@ def _number(values: Any, _column: FeatureColumn, gaps: Gaps) -> Encoded:
     return gaps.without(values), None
 
 
-def _time(texts: Any, _column: FeatureColumn, gaps: Gaps) -> Encoded:
-    return days_of(gaps.cleared(texts))
+def _time(values: Any, column: FeatureColumn, gaps: Gaps) -> Encoded:
+    return days_of(gaps.without(values) if column.form in UNITS else gaps.cleared(values), column.form)
 
 
 def _bool(texts: Any, _column: FeatureColumn, gaps: Gaps) -> Encoded:

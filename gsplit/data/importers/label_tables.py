@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from gsplit.data.ids.vertex_ids import VertexIds
 from gsplit.data.importers.arrays import read_npy
 from gsplit.data.importers.checked import NotNumbersError, printable_line
+from gsplit.data.importers.column_kinds import column_of, read_columns
 from gsplit.data.importers.gaps import USUAL, Gaps
 from gsplit.data.importers.matching import Unknown
 from gsplit.data.importers.tables import is_number
@@ -205,6 +206,7 @@ def _marked(lists: Sequence[Sequence[str] | None], number: dict[str, int], table
 def times_of(
     path: Path,
     column: str,
+    word: str | None,
     *,
     id_column: str | None,
     num_vertices: int | None,
@@ -214,13 +216,17 @@ def times_of(
 ) -> tuple[NDArray[np.float64], bool]:
     """The times in a column of a table, float64 [N], NaN where there is none; and whether they are dates.
 
-    Dates are days since 1970-01-01 UTC. Arguments as of :func:`labels_of`.
+    Dates are days since 1970-01-01 UTC.
+
+    Args:
+        path: a table.
+        column: the name of the column.
+        word: its kind as ``--columns`` has it, a number or a time; None: numbers are numbers, and texts times.
+        id_column, num_vertices, ids, unknown, gaps: as of :func:`labels_of`.
 
     Raises:
         InputError: naming the first line that holds something else.
     """
-    from gsplit.data.importers.column_kinds import WANTED, days_of
-
     table = VertexTable(
         path,
         "time",
@@ -232,18 +238,10 @@ def times_of(
         flag="--split-by column",
         gaps=gaps,
     )
-    if table.is_numeric(table.values[0]):
-        chunks = [values for (values,) in table.read(np.float64)]
-        return table.ordered(np.concatenate(chunks) if chunks else np.empty(0)), False
-    days = [np.empty(0)]
-    begin = 0
-    for (texts,) in table.read_texts():
-        found, bad = days_of(texts)
-        if bad is not None:
-            raise InputError(
-                f"{path}, {table.table.place(begin + bad)}: {printable_line(str(texts[bad]))[:40]!r} is not "
-                f"{WANTED['time']}, as column {printable_line(column)} should be"
-            )
-        days.append(found)
-        begin += len(texts)
-    return table.ordered(np.concatenate(days)), True
+    kind = word or ("number" if table.is_numeric(table.values[0]) else "time")
+    try:
+        made = column_of(table.table, table.values[0], column, kind)
+        chunks = [np.empty(0), *(rows[:, 0] for rows in read_columns(table.table, table.values, [made]))]
+    except NotNumbersError as error:
+        raise InputError(f"{error}; --split-by {printable_line(column)}:time(%d.%m.%Y) says another form") from None
+    return table.ordered(np.concatenate(chunks)), made.kind == "time"

@@ -322,6 +322,17 @@ class _Squeezed(io.RawIOBase):
         super().close()
 
 
+def is_numeric(table: Table, column: int) -> bool:
+    """Return whether the first value of a column is a number, or it has none."""
+    if not table.is_text(column):
+        return table.holds_numbers(column)
+    for (texts,) in table.texts([column]):
+        for text in map(str.strip, texts.to_pylist()):
+            if text not in table.gaps:
+                return is_number(text)
+    return True
+
+
 def is_number(field: str) -> bool:
     """Return whether a text is a number."""
     return _parses(field, float)

@@ -17,7 +17,7 @@ from gsplit.data.columns.assembled import Assembled, Missing
 from gsplit.data.graph import VERTEX_SETS
 from gsplit.data.ids.vertex_ids import VertexIds
 from gsplit.data.importers.checked import printable_line
-from gsplit.data.importers.column_kinds import SKIP, parse_columns
+from gsplit.data.importers.column_kinds import SKIP, column_of_times, parse_columns
 from gsplit.data.importers.feature_tables import Joining, array_block, features_of
 from gsplit.data.importers.gaps import USUAL, WORDS, Gaps, check_words
 from gsplit.data.importers.label_tables import Labels, labels_of, times_of
@@ -60,7 +60,7 @@ class VertexFiles(Checked):
     columns: Annotated[cli.WordList, Accepted(parse_columns)] = ()
     """Kinds of columns of features, as age:number country:category; * stands for all others. number (by default),
     category (a feature of 0 and 1 for each), code (a number for each category, from 1 on), bool, time (days since
-    1970-01-01), or skip."""
+    1970-01-01; of numbers or other forms of dates as time(ms) or time(%d.%m.%Y)), or skip."""
     missing: Missing = "refuse"
     """Treatment of features that are not there, also of vertices without a row: refuse them, or fill in zero, or
     the mean of the training vertices (of all where there are none; for a category, the share of each)."""
@@ -82,7 +82,8 @@ class VertexFiles(Checked):
     none."""
     split_by: str | None = None
     """The column of --split-file, or else of a table of --labels or --features, of numbers or dates by which --split
-    parts the labelled vertices: those below the first bound train, those from the second on test."""
+    parts the labelled vertices: those below the first bound train, those from the second on test. Its kind may
+    follow, number or time, as in --columns, which may also say it: sent:time(ms)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -118,7 +119,13 @@ class VertexFiles(Checked):
     @property
     def columns_beside_features(self) -> set[str]:
         """Names of columns, in lower case, that are labels, sets or times, in whatever table."""
-        return names_in(self.label_column) | names_in(self.split_column) | names_in(self.split_by)
+        times = set() if self.times is None else {self.times[0].lower()}
+        return names_in(self.label_column) | names_in(self.split_column) | times
+
+    @property
+    def times(self) -> tuple[str, str | None] | None:
+        """The column of ``split_by``, and its kind where it or ``columns`` says one that times may have."""
+        return None if self.split_by is None else column_of_times(self.split_by, parse_columns(self.columns))
 
     def only(self, name: str) -> VertexFiles:
         """The labels or the split file alone, with the configuration for it."""
@@ -160,7 +167,7 @@ def places_of(files: VertexFiles, *, named: bool) -> tuple[Path | None, Path | N
     return (
         table_with(files.label_column, "--label-column", files.labels, tables, named=named) or files.labels,
         table_with(files.split_column, "--split-column", files.split_file, tables, named=named) or files.split_file,
-        table_with(files.split_by, "--split-by", files.split_file, tables, named=named),
+        table_with(files.times and files.times[0], "--split-by", files.split_file, tables, named=named),
     )
 
 
@@ -196,8 +203,8 @@ class _Attached:
             self._put_labels(self._labels_at)
         if files.split_by is None and self._split_at:
             self._put_sets(self._split_at)
-        elif files.split_by is not None and self._times_at:
-            self._put_times(self._times_at, files.split_by)
+        elif files.times is not None and self._times_at:
+            self._put_times(self._times_at, *files.times)
         else:
             self._put_lists()
 
@@ -263,7 +270,7 @@ class _Attached:
         for path, names in (
             (self._labels_at, files.label_column),
             (self._split_at, files.split_column),
-            (self._times_at, files.split_by),
+            (self._times_at, files.times and files.times[0]),
         ):
             if path and names:
                 skip.setdefault(path.resolve(), set()).update(names_in(names) - asked.keys())
@@ -294,8 +301,8 @@ class _Attached:
             called=dict.fromkeys(sets, str(path)),
         )
 
-    def _put_times(self, path: Path, column: str) -> None:
-        values, are_dates = times_of(path, column, **self._common(), gaps=self._files.all_gaps)
+    def _put_times(self, path: Path, column: str, word: str | None) -> None:
+        values, are_dates = times_of(path, column, word, **self._common(), gaps=self._files.all_gaps)
         self._put(times=Times(values=values, are_dates=are_dates, called=f"{path}: {column}"), vertex_sets={})
 
     def _put_lists(self) -> None:

@@ -31,7 +31,7 @@ from gsplit.data.importers.matching import (
     vertices_by_id,
     vertices_by_number,
 )
-from gsplit.data.importers.tables import Table, is_number, open_table
+from gsplit.data.importers.tables import Table, is_numeric, open_table
 from gsplit.errors import InputError
 
 FEWEST_ROWS = 3
@@ -141,13 +141,7 @@ class VertexTable:
 
     def is_numeric(self, column: int) -> bool:
         """Return whether the first value of a column is a number, or it has none."""
-        if not self.table.is_text(column):
-            return self.table.holds_numbers(column)
-        for (texts,) in self.table.texts([column]):
-            for text in map(str.strip, texts.to_pylist()):
-                if text not in self.table.gaps:
-                    return is_number(text)
-        return True
+        return is_numeric(self.table, column)
 
     def name(self, column: int) -> str:
         """Return what a column is called: its number, from 1 on, where there is no header."""

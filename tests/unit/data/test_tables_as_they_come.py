@@ -15,7 +15,7 @@ import pytest
 from gsplit.data.columns import block_rows
 from gsplit.data.columns.assembled import Assembled, FeatureBlock, FeatureColumn
 from gsplit.data.columns.filled import Filled
-from gsplit.data.importers import column_kinds
+from gsplit.data.importers import times
 
 NAMES = [f"v{i}" for i in range(6)]
 LABELS = "id,y\n" + "".join(f"{i},{i % 2}\n" for i in range(6))
@@ -306,9 +306,9 @@ def test_what_only_python_takes_for_a_number_has_a_line(refused, word):
 
 @pytest.mark.parametrize("at", [0, 1, 499, 500, 998, 999])
 def test_the_first_text_that_is_no_time_is_found_by_halves(monkeypatch, at):
-    moments, calls = column_kinds._moments, []
-    monkeypatch.setattr(column_kinds, "_moments", lambda *texts: (calls.append(1), moments(*texts))[1])
+    moments, calls = times._moments, []
+    monkeypatch.setattr(times, "_moments", lambda *texts: (calls.append(1), moments(*texts))[1])
     texts = pa.array(["2024-01-01", "2024-01-01T00:00Z"] * 500, pa.large_string()).to_pylist()
     texts[at] = texts[999] = "never"
-    assert column_kinds.days_of(pa.array(texts, pa.large_string()))[1] == at
+    assert times.days_of(pa.array(texts, pa.large_string()))[1] == at
     assert len(calls) < 20
