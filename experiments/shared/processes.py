@@ -33,11 +33,22 @@ MEMORY: dict[str, dict[str, str]] = {
 """What glibc's allocator is told. *Kept*: pages that were freed stay with the process and need not be mapped anew."""
 WATCHED_EVERY_S = 0.2
 GRACE_S = 10.0
+LINES_TOLD = 60
+"""Lines of what a run that failed wrote last that are told: a traceback of several processes."""
 SETTINGS_OF_OTHERS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "KMP_AFFINITY", "GOMP_CPU_AFFINITY")
 
 
 class RunFailed(Exception):
-    """A run that did not end well; the message says why in a line."""
+    """A run that did not end well; the message says why in a line.
+
+    Args:
+        reason: that line.
+        told: the end of what the run wrote to its standard error, where there is any.
+    """
+
+    def __init__(self, reason: str, told: str = "") -> None:
+        super().__init__(reason)
+        self.told = told
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,9 +117,9 @@ def run(
                 process.wait(timeout=max(0.1, start_s + limit_s - time.perf_counter()))
             code = process.poll()
     if code is None:
-        raise RunFailed(f"not done within {limit_s:g} s")
+        raise RunFailed(f"not done within {limit_s:g} s", _end_of(folder / "stderr"))
     if code != 0:
-        raise RunFailed(_reason(folder / "stderr", code))
+        raise RunFailed(_reason(folder / "stderr", code), _end_of(folder / "stderr"))
     wall_s = time.perf_counter() - start_s
     others_s = max(0.0, (_busy_s() - busy_s) - (_own_s() - own_s))
     return Used(wall_s=wall_s, others_share=min(1.0, others_s / (wall_s * cores())), memory=memory)
@@ -150,6 +161,11 @@ def _ended(process: psutil.Popen) -> Iterator[None]:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)  # whoever outlived its parent
         psutil.wait_procs(family, timeout=GRACE_S)
+
+
+def _end_of(stderr: Path) -> str:
+    """The last lines of a file."""
+    return "\n".join(stderr.read_text(errors="replace").splitlines()[-LINES_TOLD:])
 
 
 def _reason(stderr: Path, code: int) -> str:

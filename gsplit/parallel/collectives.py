@@ -98,12 +98,23 @@ def all_to_all_within(
     work.wait()  # this thread's stream does, not the host
     over = accelerator.event(out.device)
     while not over.query():
-        if work.is_completed() and (error := work.exception()) is not None:
-            raise dist.DistBackendError(str(error))
+        if (reason := _failure(work)) is not None:
+            raise dist.DistBackendError(reason)
         if time.monotonic() > deadline_s:
             return False
         time.sleep(0.001)
     return True
+
+
+def _failure(work: dist.Work) -> str | None:
+    """Why an exchange failed; None where it has not, or is not over."""
+    if not work.is_completed():
+        return None
+    try:
+        error = work.exception()
+    except TypeError:  # of PyTorch up to 2.12, which hands no error over (its issue 147312)
+        return "it failed, and PyTorch says above why"
+    return None if error is None else str(error)
 
 
 def all_gather(x: Tensor, group: Group | Mailboxes | None) -> list[Tensor]:

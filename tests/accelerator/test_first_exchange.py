@@ -80,8 +80,19 @@ def test_every_pair_meets_once(world):
     assert len(set(pairs)) == world * (world - 1) / 2 == len(pairs) / 2
 
 
+def handed_over():
+    return RuntimeError("NCCL error: remote process exited or there was a network error\nmore of it")
+
+
+def lost():
+    raise TypeError("Unable to convert function return value to a Python type! The signature was\n\t...")
+
+
 class Failed:
     """What NCCL makes of an exchange that failed: completed, and nothing is raised by waiting for it."""
+
+    def __init__(self, exception):
+        self.exception = exception
 
     def is_completed(self):
         return True
@@ -89,12 +100,11 @@ class Failed:
     def wait(self):
         return True
 
-    def exception(self):
-        return RuntimeError("NCCL error: remote process exited or there was a network error\nmore of it")
 
-
-def test_an_exchange_that_failed_is_an_error_with_its_text(controls, device, monkeypatch):
-    monkeypatch.setattr(dist, "all_to_all_single", lambda *_, **__: Failed())
+@pytest.mark.parametrize(("exception", "text"), [(handed_over, "NCCL error"), (lost, "PyTorch says above why")])
+def test_an_exchange_that_failed_is_an_error_with_its_text(controls, device, monkeypatch, exception, text):
+    """PyTorch up to 2.12 raises a TypeError of its own in place of the error."""
+    monkeypatch.setattr(dist, "all_to_all_single", lambda *_, **__: Failed(exception))
     member = SimpleNamespace(rank=0, world=2, device=device, group=object())
     store = dist.HashStore()
     store.set(DEVICE.format(0), "sim:0")
@@ -103,7 +113,7 @@ def test_an_exchange_that_failed_is_an_error_with_its_text(controls, device, mon
     keep_busy(device)
     with pytest.raises(InputError) as error:
         first_exchange.check_exchange(member, store, 20.0)
-    says(error.value, "trainer 0, sim:0, trainer 1, sim:1, NCCL error, NCCL_P2P_DISABLE=1")
+    says(error.value, f"trainer 0, sim:0, trainer 1, sim:1, {text}, NCCL_P2P_DISABLE=1")
     assert time.monotonic() - began_s < 10
 
 

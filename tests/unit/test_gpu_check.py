@@ -64,7 +64,9 @@ def test_every_part_has_its_end_and_the_others_run(place, capsys):
     assert rows[4].startswith("| hangs | **failed**: not done within 3 s | ")
     assert rows[5] == "| last | **not reached** | - of 9 |"
     assert checked(parts, place, 0) == []
-    assert "wrong: FAILED: wrong | numbers" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "wrong: FAILED: wrong | numbers" in said
+    assert "    Traceback (most recent call last):" in said
 
 
 def test_where_no_other_part_can_be_right_none_is_begun(place):

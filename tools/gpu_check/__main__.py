@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+import textwrap
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -92,6 +93,8 @@ def checked(parts: Sequence[Part], place: Place, seconds: float) -> list[Outcome
         last = outcomes[-1]
         how = "" if last.good else "FAILED: "
         print(f"{last.name}: {how}{last.result} ({last.seconds:.0f} s of {last.limit_s:.0f})", flush=True)
+        if last.told:
+            print(textwrap.indent(last.told, "    "), flush=True)
         if part.is_needed and not last.good:
             break
     return outcomes

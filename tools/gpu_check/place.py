@@ -123,6 +123,8 @@ class Outcome:
     good: bool
     seconds: float
     limit_s: float
+    told: str = ""
+    """The end of what a part wrote that failed: a failure may be seen once only."""
 
 
 def outcome_of(part: Part, place: Place, left_s: float) -> Outcome:
@@ -136,12 +138,14 @@ def outcome_of(part: Part, place: Place, left_s: float) -> Outcome:
     start_s = time.monotonic()
     limit_s = part.limit_s * (PATIENCE * -(-place.gpus // (os.cpu_count() or 1)) if place.rehearsed else 1)
     place.deadline_s = start_s + min(limit_s, left_s)
-    good = False
+    good, told = False, ""
     try:
         result, good = part.run(place), True
     except Exception as error:  # the next part runs all the same
         result = f"{str(error) or type(error).__name__}" if isinstance(error, Failed) else _told(error)
-    return Outcome(name=part.name, result=result, good=good, seconds=time.monotonic() - start_s, limit_s=limit_s)
+        told = getattr(error, "told", "")
+    seconds = time.monotonic() - start_s
+    return Outcome(name=part.name, result=result, good=good, seconds=seconds, limit_s=limit_s, told=told)
 
 
 def _told(error: Exception) -> str:
