@@ -1,10 +1,19 @@
 # The C++ core as Python sees it (csrc/bindings.cpp).
 from collections.abc import Sequence
+from enum import Enum
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
+
+class Repeats(Enum):
+    first = ...
+    sum = ...
+    mean = ...
+    max = ...
+    last = ...
+    keep = ...
 
 class _Sampler:
     def __init__(
@@ -98,12 +107,12 @@ def symmetrize_wide(
 def count_in_degrees(pairs: NDArray[Any], reverse: bool, degrees: NDArray[np.int64]) -> None: ...
 def rows_from_edges(
     pairs: NDArray[Any],
-    weights: NDArray[np.float32] | None,
+    weights: NDArray[np.float64] | None,
     own: int,
     first: int,
     degrees: NDArray[np.int64],
     seen: NDArray[Any],
-    keep_duplicates: bool,
+    repeats: Repeats,
     add_loops: bool,
 ) -> tuple[NDArray[np.int64], NDArray[Any], NDArray[np.float32], int, int, int]: ...
 def walk_edges(

@@ -200,21 +200,21 @@ void bind_graph(nb::module_& m) {
       nb::arg("pairs"), nb::arg("reverse"), nb::arg("degrees"));
   m.def(
       "rows_from_edges",
-      [](Array<Index> pairs, std::optional<Array<float>> weights, int64_t own, int64_t first, Array<int64_t> degrees,
-         Writable<Index> seen, bool keep_duplicates, bool add_loops) {
+      [](Array<Index> pairs, std::optional<Array<double>> weights, int64_t own, int64_t first, Array<int64_t> degrees,
+         Writable<Index> seen, gsplit::Repeats repeats, bool add_loops) {
         gsplit::Rows<Index> rows;
         {
           nb::gil_scoped_release unlocked;
-          std::optional<std::span<const float>> given;
+          std::optional<std::span<const double>> given;
           if (weights) given = span_of(*weights);
           rows = gsplit::rows_from_edges(span_of(pairs), given, own, first, span_of(degrees),
-                                         std::span<Index>(seen.data(), seen.size()), keep_duplicates, add_loops);
+                                         std::span<Index>(seen.data(), seen.size()), repeats, add_loops);
         }
         return nb::make_tuple(to_numpy(std::move(rows.degrees)), to_numpy(std::move(rows.indices)),
                               to_numpy(std::move(rows.weights)), rows.duplicates, rows.reverses, rows.loops);
       },
       nb::arg("pairs"), nb::arg("weights").none(), nb::arg("own"), nb::arg("first"), nb::arg("degrees"),
-      nb::arg("seen"), nb::arg("keep_duplicates"), nb::arg("add_loops"));
+      nb::arg("seen"), nb::arg("repeats"), nb::arg("add_loops"));
   m.def(
       "walk_edges",
       [](Array<int64_t> indptr, Array<Index> indices, int64_t begin, int64_t end, Writable<Index> component,
@@ -255,6 +255,13 @@ void bind_stream(nb::module_& m) {
 
 NB_MODULE(_core, m) {
   m.doc() = "The C++ core of GSplit: sampling, splitting, gathering. Knows no torch.";
+  nb::enum_<gsplit::Repeats>(m, "Repeats")
+      .value("first", gsplit::Repeats::first)
+      .value("sum", gsplit::Repeats::sum)
+      .value("mean", gsplit::Repeats::mean)
+      .value("max", gsplit::Repeats::max)
+      .value("last", gsplit::Repeats::last)
+      .value("keep", gsplit::Repeats::keep);
   bind_sampler<int32_t>(m, "Sampler32");
   bind_sampler<int64_t>(m, "Sampler64");
   bind_graph<int32_t>(m);

@@ -39,6 +39,25 @@ Csc<Out> counting_sort(int64_t n, Visit visit) {
   return csc;
 }
 
+/// Adds the weight of an edge to that of the first one that it repeats.
+void combine(Repeats repeats, double& weight, double again) {
+  switch (repeats) {
+    case Repeats::sum:
+    case Repeats::mean:
+      weight += again;
+      break;
+    case Repeats::max:
+      weight = std::max(weight, again);
+      break;
+    case Repeats::last:
+      weight = again;
+      break;
+    case Repeats::first:
+    case Repeats::keep:
+      break;
+  }
+}
+
 }  // namespace
 
 template <class Index>
@@ -69,9 +88,9 @@ void count_in_degrees(std::span<const Index> pairs, bool reverse, std::span<int6
 }
 
 template <class Index>
-Rows<Index> rows_from_edges(std::span<const Index> pairs, std::optional<std::span<const float>> weights, int64_t own,
-                            int64_t first, std::span<const int64_t> degrees, std::span<Index> seen,
-                            bool keep_duplicates, bool add_loops) {
+Rows<Index> rows_from_edges(std::span<const Index> pairs, std::optional<std::span<const double>> weights, int64_t own,
+                            int64_t first, std::span<const int64_t> degrees, std::span<Index> seen, Repeats repeats,
+                            bool add_loops) {
   const auto rows = static_cast<int64_t>(degrees.size());
   const auto edges = static_cast<int64_t>(pairs.size() / 2);
   std::vector<int64_t> begins(rows + 1, 0);
@@ -93,35 +112,47 @@ Rows<Index> rows_from_edges(std::span<const Index> pairs, std::optional<std::spa
   out.degrees.assign(rows, 0);
   out.indices.reserve(edges + (add_loops ? rows : 0));
   if (weights) out.weights.reserve(out.indices.capacity());
+  std::vector<double> row_weights;  // of the edges kept of one row
+  std::vector<int64_t> counts;      // edges that each of these stands for
   for (int64_t r = 0; r < rows; ++r) {
     const auto vertex = static_cast<Index>(first + r);
     const size_t begin = out.indices.size();
     bool loop = false;
+    int64_t own_kept = 0;
+    row_weights.clear();
+    counts.clear();
     for (int64_t at = begins[r]; at < begins[r + 1]; ++at) {
       const int64_t e = sorted[at];
       const Index source = pairs[2 * e];
       const bool reverse = e >= own;
-      if (!seen.empty() && keep_duplicates) {
+      out.duplicates += !reverse && seen[source] >= 0;
+      if (repeats == Repeats::keep) {  // seen: edges that have met no reverse edge yet, less 1
         if (!reverse) {
           ++seen[source];
         } else if (seen[source] >= 0) {
           --seen[source];  // this edge of the source is the reverse of that one
           continue;
         }
-      } else if (!seen.empty()) {
-        if (seen[source] == vertex) {
-          out.duplicates += !reverse;
-          continue;
+      } else if (const int64_t kept = seen[source]; kept >= 0) {  // seen: where in the row the source stands
+        if (weights && (!reverse || kept >= own_kept)) {
+          combine(repeats, row_weights[kept], (*weights)[e]);
+          ++counts[kept];
         }
-        seen[source] = vertex;
+        continue;
+      } else {
+        seen[source] = static_cast<Index>(out.indices.size() - begin);
       }
       loop |= source == vertex;
+      own_kept += !reverse;
       out.reverses += reverse;
       out.indices.push_back(source);
-      if (weights) out.weights.push_back((*weights)[e]);
+      if (weights) row_weights.push_back((*weights)[e]);
+      if (weights) counts.push_back(1);
     }
-    if (!seen.empty() && keep_duplicates)
-      for (int64_t at = begins[r]; at < begins[r + 1]; ++at) seen[pairs[2 * sorted[at]]] = -1;
+    for (int64_t at = begins[r]; at < begins[r + 1]; ++at) seen[pairs[2 * sorted[at]]] = -1;
+    for (size_t kept = 0; kept < row_weights.size(); ++kept)
+      out.weights.push_back(static_cast<float>(
+          repeats == Repeats::mean ? row_weights[kept] / static_cast<double>(counts[kept]) : row_weights[kept]));
     if (add_loops && !loop) {
       ++out.loops;
       out.indices.push_back(vertex);
@@ -134,10 +165,10 @@ Rows<Index> rows_from_edges(std::span<const Index> pairs, std::optional<std::spa
 
 template void count_in_degrees(std::span<const int32_t>, bool, std::span<int64_t>);
 template void count_in_degrees(std::span<const int64_t>, bool, std::span<int64_t>);
-template Rows<int32_t> rows_from_edges(std::span<const int32_t>, std::optional<std::span<const float>>, int64_t,
-                                       int64_t, std::span<const int64_t>, std::span<int32_t>, bool, bool);
-template Rows<int64_t> rows_from_edges(std::span<const int64_t>, std::optional<std::span<const float>>, int64_t,
-                                       int64_t, std::span<const int64_t>, std::span<int64_t>, bool, bool);
+template Rows<int32_t> rows_from_edges(std::span<const int32_t>, std::optional<std::span<const double>>, int64_t,
+                                       int64_t, std::span<const int64_t>, std::span<int32_t>, Repeats, bool);
+template Rows<int64_t> rows_from_edges(std::span<const int64_t>, std::optional<std::span<const double>>, int64_t,
+                                       int64_t, std::span<const int64_t>, std::span<int64_t>, Repeats, bool);
 template Csc<int32_t> csc_from_edges(std::span<const int32_t>, std::span<const int32_t>, int64_t, bool);
 template Csc<int64_t> csc_from_edges(std::span<const int64_t>, std::span<const int64_t>, int64_t, bool);
 

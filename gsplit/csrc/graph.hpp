@@ -31,7 +31,7 @@ struct Rows {
   std::vector<int64_t> degrees;  // [rows]
   std::vector<Index> indices;    // [edges kept], in order of first appearance within each row
   std::vector<float> weights;    // [edges kept]; empty without weights
-  int64_t duplicates = 0;        // edges of the source that were dropped
+  int64_t duplicates = 0;        // edges of the source that repeat another one
   int64_t reverses = 0;          // reverse edges that were added
   int64_t loops = 0;             // self-loops that were added
 };
@@ -41,17 +41,19 @@ struct Rows {
 template <class Index>
 void count_in_degrees(std::span<const Index> pairs, bool reverse, std::span<int64_t> degrees);
 
+/// What becomes of edges that repeat another: one edge with the weight of the first or last of them, the sum, mean or
+/// greatest of their weights, or all of them.
+enum class Repeats { first, sum, mean, max, last, keep };
+
 /// The rows `first .. first + degrees.size()` from `pairs` as above, a stable counting sort. `degrees` counts the
-/// edges of each row; `weights` [edges] or none. Duplicates but the first are dropped, unless `keep_duplicates`. The
-/// edges from `own` on are reverse edges, which follow all others: the k-th from u to v is added where v has no k-th
-/// edge from u (without duplicates k is 1). `seen` is [N] and holds -1 or what earlier calls for other rows left
-/// there: without duplicates the last row that has the source, with them how many of its edges have met no reverse
-/// edge yet, less 1. It may be empty where duplicates are kept and there are no reverse edges. With `add_loops` a row
-/// without a self-loop gets one at its end, of weight 1. Throws std::invalid_argument for an edge that does not
-/// belong.
+/// edges of each row; `weights` [edges] or none. Weights of repeated edges are combined in double precision, in their
+/// order. The edges from `own` on are reverse edges, which follow all others; one is left out where the source has that
+/// edge, with Repeats::keep the k-th where the source has a k-th one. `seen` is [N] and holds -1, before and after. With
+/// `add_loops` a row without a self-loop gets one at its end, of weight 1. Throws std::invalid_argument for an edge that
+/// does not belong.
 template <class Index>
-Rows<Index> rows_from_edges(std::span<const Index> pairs, std::optional<std::span<const float>> weights, int64_t own,
-                            int64_t first, std::span<const int64_t> degrees, std::span<Index> seen,
-                            bool keep_duplicates, bool add_loops);
+Rows<Index> rows_from_edges(std::span<const Index> pairs, std::optional<std::span<const double>> weights, int64_t own,
+                            int64_t first, std::span<const int64_t> degrees, std::span<Index> seen, Repeats repeats,
+                            bool add_loops);
 
 }  // namespace gsplit

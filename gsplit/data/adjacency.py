@@ -22,6 +22,7 @@ import gsplit._core as _core
 from gsplit.bars import progress_bar
 from gsplit.data.folders import FolderWriter
 from gsplit.data.importers.source import EDGES_AT_ONCE, EdgeChunk, GraphSource
+from gsplit.data.repeats import first_repeated, refusal, shown_edge
 from gsplit.data.spill import INT32_VERTICES, Buckets, EdgeSpill
 from gsplit.errors import InputError
 from gsplit.limits import host_memory
@@ -40,14 +41,21 @@ class Cleaning:
 
     undirected: bool = False
     self_loops: Literal["keep", "drop", "add"] = "keep"
-    duplicates: Literal["drop", "keep"] = "drop"
+    duplicates: str = "first"
+    """A rule of :mod:`gsplit.data.repeats`, resolved."""
+
+    @property
+    def weights(self) -> type:
+        """Type of weights on disk: float32, but for rules that add them up."""
+        return np.float64 if self.duplicates in ("sum", "mean", "count") else np.float32
 
 
 @dataclass(kw_only=True)
 class Tally:
     """Numbers of edges that the cleaning removed or added."""
 
-    duplicates: int = 0
+    repeated: int = 0
+    """Edges of the source that repeat another one."""
     self_loops: int = 0
     """Self-loops that were dropped."""
     reverses: int = 0
@@ -69,15 +77,16 @@ def write_adjacency(
     """
     with tempfile.TemporaryDirectory(prefix="spill-", dir=writer.path) as name:
         folder = Path(name)
-        spill = EdgeSpill(folder, weighted=source.edges.weighted)
+        weights = cleaning.weights if source.edges.weighted else None
+        spill = EdgeSpill(folder, weights=weights)
         try:
             reader = _Reader(source, num_vertices, cleaning)
             degrees = reader.read_into(spill)
-            buckets = _sort(spill, folder, degrees, source.edges.weighted, cleaning)
+            buckets = _sort(spill, folder, degrees, weights, cleaning)
         finally:
             spill.close()
         try:
-            indptr = _write_rows(writer, buckets, degrees, cleaning, reader.tally)
+            indptr = _write_rows(writer, source, buckets, degrees, cleaning, reader.tally)
         finally:
             buckets.files.close()
     writer.save("indptr", indptr)
@@ -130,7 +139,7 @@ class _Reader:
 
     def _take(self, chunk: EdgeChunk, piece: slice, spill: EdgeSpill) -> None:
         source, destination = np.asarray(chunk.source[piece]), np.asarray(chunk.destination[piece])
-        weight = None if chunk.weight is None else np.asarray(chunk.weight[piece], np.float32)
+        weight = None if chunk.weight is None else np.asarray(chunk.weight[piece])
         assert len(source) == len(destination)
         assert (weight is not None) == self._source.edges.weighted
         self._check(source, destination, weight)
@@ -153,7 +162,7 @@ class _Reader:
         _core.count_in_degrees(pairs.reshape(-1), self._cleaning.undirected, self._degrees)
         spill.add(pairs, weight, largest)
 
-    def _check(self, source: NDArray[Any], destination: NDArray[Any], weight: NDArray[np.float32] | None) -> None:
+    def _check(self, source: NDArray[Any], destination: NDArray[Any], weight: NDArray[Any] | None) -> None:
         limit = np.iinfo(np.int64).max if self._n is None else self._n
         bad = (source < 0) | (source >= limit) | (destination < 0) | (destination >= limit)
         if bad.any():
@@ -166,9 +175,10 @@ class _Reader:
                     else f"outside the vertices 0 .. {self._n - 1}{self._told_by()}{self._source.other_ids}"
                 )
             )
-        if weight is not None and not np.isfinite(weight).all():
-            at = int(np.argmin(np.isfinite(weight)))
-            raise InputError(f"{self._at(at)}: the weight is {weight[at]}; clean the weights first")
+        if weight is not None and not (finite := _are_finite(weight)).all():
+            at = int(np.argmin(finite))
+            beyond = ", beyond float32" if np.isfinite(weight[at]) else ""
+            raise InputError(f"{self._at(at)}: the weight is {weight[at]}{beyond}; clean the weights first")
 
     def _told_by(self) -> str:
         """Return what the number of vertices was taken from, where that is not plain."""
@@ -205,6 +215,12 @@ class _Reader:
             )
 
 
+def _are_finite(weight: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return which weights [n] float32 can hold."""
+    with np.errstate(over="ignore"):
+        return np.isfinite(weight.astype(np.float32, copy=False))
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Sorted:
     files: Buckets
@@ -215,12 +231,14 @@ class _Sorted:
     dtype: Any
 
 
-def _sort(spill: EdgeSpill, folder: Path, degrees: NDArray[np.int64], weighted: bool, cleaning: Cleaning) -> _Sorted:
+def _sort(
+    spill: EdgeSpill, folder: Path, degrees: NDArray[np.int64], weights: type | None, cleaning: Cleaning
+) -> _Sorted:
     ends = np.cumsum(degrees)
     bounds = _bucket_bounds(ends)
     sizes = np.diff(np.concatenate([[0], ends])[bounds])
     dtype = np.int32 if len(degrees) <= INT32_VERTICES else np.int64
-    files = Buckets(folder, bounds, sizes, dtype, weighted=weighted)
+    files = Buckets(folder, bounds, sizes, dtype, weights=weights)
     try:
         with progress_bar(int(ends[-1]), "sort edges") as bar:
             for pairs, weight in spill.pieces():
@@ -248,28 +266,67 @@ def _bucket_bounds(ends: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _write_rows(
-    writer: FolderWriter, edges: _Sorted, degrees: NDArray[np.int64], cleaning: Cleaning, tally: Tally
+    writer: FolderWriter,
+    source: GraphSource,
+    edges: _Sorted,
+    degrees: NDArray[np.int64],
+    cleaning: Cleaning,
+    tally: Tally,
 ) -> NDArray[np.int64]:
     n = len(degrees)
     indptr = np.zeros(n + 1, np.int64)
-    keep = cleaning.duplicates == "keep"
-    seen = np.full(0 if keep and not cleaning.undirected else n, -1, edges.dtype)
+    rule = cleaning.duplicates
+    repeats = getattr(_core.Repeats, {"count": "sum", "refuse": "first"}.get(rule, rule))
+    seen = np.full(n, -1, edges.dtype)
+    refused: tuple[int, int] | None = None
     with ExitStack() as streams:
         indices_out = streams.enter_context(writer.stream("indices", edges.dtype))
-        weight_out = streams.enter_context(writer.stream("edge_weight", np.float32)) if edges.files.weighted else None
+        weighted = source.edges.weighted
+        weight_out = streams.enter_context(writer.stream("edge_weight", np.float32)) if weighted else None
         bar = streams.enter_context(progress_bar(len(edges.own), "build rows"))
         for b in range(len(edges.own)):
             bar.update()
             begin, end = int(edges.bounds[b]), int(edges.bounds[b + 1])
             pairs, weight = edges.files.read(b)
-            kept, indices, weights, duplicates, reverses, loops = _core.rows_from_edges(
-                pairs, weight, int(edges.own[b]), begin, degrees[begin:end], seen, keep, cleaning.self_loops == "add"
+            own = int(edges.own[b])
+            kept, indices, weights, repeated, reverses, loops = _core.rows_from_edges(
+                pairs,
+                None if weight is None else weight.astype(np.float64, copy=False),
+                own,
+                begin,
+                degrees[begin:end],
+                seen,
+                repeats,
+                cleaning.self_loops == "add",
             )
             indptr[begin + 1 : end + 1] = kept
             indices_out.write(indices)
             if weight_out is not None:
+                _check_combined(source, weights, indices, kept, begin)
                 weight_out.write(weights)
-            tally.duplicates += duplicates
+            tally.repeated += repeated
             tally.reverses += reverses
             tally.loops += loops
+            if rule == "refuse" and repeated and refused is None:
+                refused = first_repeated(pairs[: 2 * own].reshape(-1, 2))
+    if refused is not None:
+        raise InputError(refusal(source, refused, tally.repeated))
     return np.cumsum(indptr, out=indptr)
+
+
+def _check_combined(
+    source: GraphSource, weights: NDArray[np.float32], indices: NDArray[Any], kept: NDArray[np.int64], begin: int
+) -> None:
+    """Check the weights of some rows, which begin with the vertex ``begin``.
+
+    Raises:
+        InputError: naming the first edge whose weight is beyond float32.
+    """
+    if np.isfinite(weights).all():
+        return
+    at = int(np.argmin(np.isfinite(weights)))
+    row = begin + int(np.searchsorted(np.cumsum(kept), at, side="right"))
+    raise InputError(
+        f"{source.where}: the weights of the edges {shown_edge(source, (int(indices[at]), row))} add up to more than "
+        "float32 can hold; scale the weights"
+    )

@@ -7,7 +7,7 @@ the vertex sets. Nothing is left of a store that fails anywhere.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
@@ -20,6 +20,8 @@ from gsplit.config.fields import Accepted, Checked, Range
 from gsplit.data.adjacency import Cleaning, Tally, check_num_vertices, write_adjacency
 from gsplit.data.columns.written import write_features
 from gsplit.data.description import read_description
+from gsplit.data.edge_history import KEY as HISTORY
+from gsplit.data.edge_history import Rule
 from gsplit.data.folders import FolderWriter, writing_folder
 from gsplit.data.graph import VERTEX_SETS, GraphArrays, check_ids, check_vertex_sets, open_arrays
 from gsplit.data.ids import kept_ids
@@ -29,6 +31,7 @@ from gsplit.data.labels.class_names import checked_names
 from gsplit.data.labels.notes import remark
 from gsplit.data.labels.random_sets import check_shares, random_sets
 from gsplit.data.labels.time_sets import sets_by_time
+from gsplit.data.repeats import OUTCOMES, counted, resolved
 from gsplit.data.store import FILE, FORMAT, VERSION, describe
 from gsplit.errors import InputError
 
@@ -46,9 +49,11 @@ class BuildOptions(Checked):
     reverses as there are edges."""
     self_loops: Literal["keep", "drop", "add"] = "keep"
     """Keep or drop self-loops, or add one, of weight 1, to each vertex that has none."""
-    duplicates: Literal["drop", "keep"] | None = None
-    """Drop all but the first of equal edges (its weight stays, weights are not summed), or keep them. By default
-    drop; keep for GSplit's own .npz and synthetic graphs."""
+    duplicates: Rule | None = None
+    """What becomes of equal edges: one edge with the weight of the first or last of them, the sum, mean or greatest
+    (max) of their weights, or how many they are (count; sum, too, where there are no weights); or keep all of them,
+    or refuse them. By default first; keep for GSplit's own .npz and synthetic graphs. drop is an older word for
+    first."""
     split: Annotated[cli.ValueList, Accepted(check_shares)] = ()
     """Shares of the labelled vertices to draw for train, valid and test, as 0.6,0.2,0.2, where the source has no
     such sets; or, with --split-by, two bounds, as 2024-01-01,2024-07-01."""
@@ -98,11 +103,12 @@ def fill_store(
     Raises:
         InputError: for a source that is no valid graph.
     """
-    cleaning = Cleaning(
-        undirected=options.undirected,
-        self_loops=options.self_loops,
-        duplicates=options.duplicates or ("keep" if source.as_is else "drop"),
-    )
+    rule = resolved(options.duplicates or ("keep" if source.as_is else "first"), weighted=source.edges.weighted)
+    if source.edges.counts:
+        rule = "count"
+    elif rule == "count":
+        source = replace(source, edges=counted(source.edges))
+    cleaning = Cleaning(undirected=options.undirected, self_loops=options.self_loops, duplicates=rule)
     n = _num_vertices(source, options)
     if options.split and source.vertex_sets:
         raise InputError(
@@ -148,6 +154,9 @@ def fill_store(
         header["ids"] = source.ids.write(writer.path / kept_ids.FILE)
     if columns:
         header["columns"] = columns
+    if source.edge_history is not None:
+        history = source.edge_history.then(rule, repeated=tally.repeated, reverses=tally.reverses, loops=tally.loops)
+        header[HISTORY] = asdict(history)
     if source.gaps is not None:
         header["gaps"] = list(source.gaps)
     if source.grown_from:
@@ -247,10 +256,9 @@ def _check_features(source: GraphSource, n: int) -> None:
 
 
 def _report(where: str, tally: Tally, cleaning: Cleaning) -> None:
-    dropped = [
-        (tally.duplicates, "duplicate edges (the first of each stays; --duplicates keep keeps all)"),
-        (tally.self_loops, "self-loops (--self-loops drop)"),
-    ]
+    if tally.repeated:
+        logger.info("%s: %s edges repeat others: %s", where, f"{tally.repeated:,}", OUTCOMES[cleaning.duplicates])
+    dropped = [(tally.self_loops, "self-loops (--self-loops drop)")]
     added = [(tally.reverses, "reverse edges (--undirected)"), (tally.loops, "self-loops (--self-loops add)")]
     words = [
         f"{verb} " + " and ".join(f"{count:,} {what}" for count, what in items if count)
@@ -259,5 +267,7 @@ def _report(where: str, tally: Tally, cleaning: Cleaning) -> None:
     ]
     if words:
         logger.info("%s: %s", where, "; ".join(words))
-    elif cleaning != Cleaning(duplicates=cleaning.duplicates):
+    elif (not tally.repeated or cleaning.duplicates == "keep") and (
+        cleaning.undirected or cleaning.self_loops != "keep"
+    ):
         logger.info("%s: there was nothing to drop or add", where)

@@ -17,29 +17,34 @@ INT32_VERTICES = 2**31
 
 
 class EdgeSpill:
-    """Pieces of an edge list, read back in the order in which they were added."""
+    """Pieces of an edge list, read back in the order in which they were added.
 
-    def __init__(self, folder: Path, *, weighted: bool) -> None:
-        self.weighted = weighted
+    Args:
+        folder: where the files go.
+        weights: type of the weights; None: there are none.
+    """
+
+    def __init__(self, folder: Path, *, weights: Any) -> None:
+        self._weights = weights
         self._paths = folder / "pairs", folder / "weights"
         self._files = [path.open("wb") for path in self._paths]
         self._pieces: list[tuple[int, Any]] = []
 
-    def add(self, pairs: NDArray[Any], weight: NDArray[np.float32] | None, largest: int) -> None:
+    def add(self, pairs: NDArray[Any], weight: NDArray[Any] | None, largest: int) -> None:
         """Append edges; int32 is written where it holds ``largest``, an upper bound of the ids."""
         dtype = np.int32 if largest < INT32_VERTICES else np.int64
         self._files[0].write(np.ascontiguousarray(pairs, dtype).data)
         if weight is not None:
-            self._files[1].write(np.ascontiguousarray(weight, np.float32).data)
+            self._files[1].write(np.ascontiguousarray(weight, self._weights).data)
         self._pieces.append((len(pairs), dtype))
 
-    def pieces(self) -> Iterator[tuple[NDArray[Any], NDArray[np.float32] | None]]:
+    def pieces(self) -> Iterator[tuple[NDArray[Any], NDArray[Any] | None]]:
         """Pairs [n, 2] and weights [n] (or None) of each piece; nothing can be added any more."""
         self.close()
         with self._paths[0].open("rb") as pairs_file, self._paths[1].open("rb") as weight_file:
             for count, dtype in self._pieces:
                 pairs = np.fromfile(pairs_file, dtype, 2 * count).reshape(-1, 2)
-                yield pairs, np.fromfile(weight_file, np.float32, count) if self.weighted else None
+                yield pairs, None if self._weights is None else np.fromfile(weight_file, self._weights, count)
 
     def close(self) -> None:
         """Close the files: nothing can be added any more."""
@@ -61,14 +66,15 @@ class Buckets:
         bounds: [B + 1] vertices; bucket b has the destinations ``bounds[b] .. bounds[b + 1]``.
         sizes: [B] edges that will be added to each bucket.
         dtype: of the ids.
+        weights: type of the weights; None: there are none.
     """
 
     def __init__(
-        self, folder: Path, bounds: NDArray[np.int64], sizes: NDArray[np.int64], dtype: Any, *, weighted: bool
+        self, folder: Path, bounds: NDArray[np.int64], sizes: NDArray[np.int64], dtype: Any, *, weights: Any
     ) -> None:
         self._bounds = bounds
         self._dtype = np.dtype(dtype)
-        self.weighted = weighted
+        self._weights = None if weights is None else np.dtype(weights)
         self._begins = np.concatenate([[0], np.cumsum(sizes)])
         self._next = self._begins[:-1].copy()
         self._paths = folder / "bucket-pairs", folder / "bucket-weights"
@@ -79,7 +85,7 @@ class Buckets:
         """[B] edges added to each bucket so far."""
         return self._next - self._begins[:-1]
 
-    def add(self, pairs: NDArray[Any], weight: NDArray[np.float32] | None) -> None:
+    def add(self, pairs: NDArray[Any], weight: NDArray[Any] | None) -> None:
         """Append edges, pairs [n, 2] and weights [n], each to its bucket."""
         bucket = np.searchsorted(self._bounds[1:-1], pairs[:, 1], side="right")
         counts = np.bincount(bucket, minlength=len(self._next))
@@ -93,7 +99,7 @@ class Buckets:
             end = begin + counts[b]
             self._write(0, int(self._next[b]) * 2 * self._dtype.itemsize, pairs[begin:end].astype(self._dtype))
             if weight is not None:
-                self._write(1, int(self._next[b]) * 4, weight[begin:end])
+                self._write(1, int(self._next[b]) * weight.itemsize, weight[begin:end])
             self._next[b] += counts[b]
             begin = end
 
@@ -101,15 +107,15 @@ class Buckets:
         self._files[file].seek(at_bytes)
         self._files[file].write(np.ascontiguousarray(array).data)
 
-    def read(self, b: int) -> tuple[NDArray[Any], NDArray[np.float32] | None]:
+    def read(self, b: int) -> tuple[NDArray[Any], NDArray[Any] | None]:
         """Pairs [2 * n], flat, and weights [n] (or None) of bucket b."""
         begin, count = int(self._begins[b]), int(self._begins[b + 1] - self._begins[b])
         for file in self._files:
             file.flush()
         pairs = np.fromfile(self._paths[0], self._dtype, 2 * count, offset=begin * 2 * self._dtype.itemsize)
-        if not self.weighted:
+        if self._weights is None:
             return pairs, None
-        return pairs, np.fromfile(self._paths[1], np.float32, count, offset=begin * 4)
+        return pairs, np.fromfile(self._paths[1], self._weights, count, offset=begin * self._weights.itemsize)
 
     def close(self) -> None:
         """Close the files."""

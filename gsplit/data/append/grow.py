@@ -16,6 +16,7 @@ from gsplit.data.append.lineage import grown_from
 from gsplit.data.append.named_rows import names_vertices
 from gsplit.data.append.new_edges import joined_edges, named_ids, read_new_edges
 from gsplit.data.build import BuildOptions
+from gsplit.data.edge_history import history_of
 from gsplit.data.ids.named_ids import NamedIds
 from gsplit.data.ids.vertex_ids import WholeIds
 from gsplit.data.importers import kind_of
@@ -161,7 +162,7 @@ def _grown(
     )
     tables = added_tables(store, files.features, adding)
     new, bound = read_new_edges(add, options, named, folder)
-    edges = joined_edges(store, new)
+    edges = joined_edges(store, new, build.duplicates or "first")
     labels = None  # a table whose rows are those of the new vertices
     n = max(graph.num_vertices, bound)
     if named is None:
@@ -190,6 +191,7 @@ def _grown(
         columns=grown.columns,
         ids=named,
         gaps=kept,
+        edge_history=history_of(store.description, str(store.path / FILE)),
         grown_from=(*grown_from(store.description, str(store.path / FILE)), store.checksum),
     )
 

@@ -8,12 +8,15 @@ from pathlib import Path
 
 import numpy as np
 
+from gsplit.data.edge_history import history_of
 from gsplit.data.ids.kept_ids import FILE
 from gsplit.data.ids.named_ids import IDS_AT_ONCE, NamedIds
 from gsplit.data.importers import TABLES, kind_of, load_source
 from gsplit.data.importers.named_edges import IdOptions, load_named_edges
 from gsplit.data.importers.source import EdgeChunk, EdgeChunks, GraphSource, csc_edges
+from gsplit.data.repeats import joined
 from gsplit.data.spill import EdgeSpill
+from gsplit.data.store import FILE as STORE_FILE
 from gsplit.data.store import GraphStore
 from gsplit.errors import InputError
 
@@ -64,7 +67,7 @@ def read_new_edges(add: str, options: IdOptions, ids: NamedIds | None, folder: P
 
 def _kept(found: GraphSource, folder: Path) -> tuple[GraphSource, int]:
     """The edges in a file, so that their vertices are known before others read them."""
-    spill = EdgeSpill(folder, weighted=found.edges.weighted)
+    spill = EdgeSpill(folder, weights=np.float64 if found.edges.weighted else None)
     count, bound = 0, 0
     try:
         for chunk in found.edges.chunks():
@@ -91,15 +94,20 @@ def _kept(found: GraphSource, folder: Path) -> tuple[GraphSource, int]:
     return replace(found, edges=replace(found.edges, chunks=chunks, count=count)), bound
 
 
-def joined_edges(store: GraphStore, new: GraphSource) -> EdgeChunks:
+def joined_edges(store: GraphStore, new: GraphSource, duplicates: str) -> EdgeChunks:
     """The edges of a store, by destination as they lie there, and after them the new ones.
 
+    Args:
+        duplicates: as ``--duplicates``.
+
     Raises:
-        InputError: where either has weights and the other has none.
+        InputError: where either has weights and the other has none, or repeated edges cannot be combined any more.
     """
     graph = store.graph
-    old = csc_edges(graph.indptr, graph.indices, graph.edge_weight)
-    if old.weighted != new.edges.weighted:
+    history = history_of(store.description, str(store.path / STORE_FILE))
+    stored = csc_edges(graph.indptr, graph.indices, graph.edge_weight)
+    old, added = joined(stored, history, new.edges, duplicates, str(store.path))
+    if old.weighted != added.weighted:
         if old.weighted:
             raise InputError(f"{store.path} has edge weights and {new.where} has none; add a column called weight")
         raise InputError(
@@ -108,11 +116,11 @@ def joined_edges(store: GraphStore, new: GraphSource) -> EdgeChunks:
 
     def chunks() -> Iterator[EdgeChunk]:
         yield from old.chunks()
-        yield from new.edges.chunks()
+        yield from added.chunks()
 
     def place(edge: int) -> str:
         within = edge - graph.num_edges
         return f"edge {edge}" if within < 0 else f"{new.where}, {new.edges.place(within)}"
 
     count = None if new.edges.count is None else graph.num_edges + new.edges.count
-    return EdgeChunks(chunks=chunks, weighted=old.weighted, count=count, place=place)
+    return EdgeChunks(chunks=chunks, weighted=old.weighted, counts=added.counts, count=count, place=place)

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from gsplit.data.importers.checked import printable_line
 from gsplit.data.importers.source import EdgeChunk, EdgeChunks, GraphSource
 from gsplit.data.importers.tables import Table, open_table
@@ -66,7 +68,7 @@ def load_edge_list(path: Path, ends: EndColumns = EndColumns()) -> GraphSource: 
 
     def chunks() -> Iterator[EdgeChunk]:
         with _telling_of_any_ids():
-            for source, destination, *weight in table.read(columns, [int, int, float][: len(columns)]):
+            for source, destination, *weight in table.read(columns, [int, int, np.float64][: len(columns)]):
                 yield EdgeChunk(source=source, destination=destination, weight=weight[0] if weighted else None)
 
     return GraphSource(

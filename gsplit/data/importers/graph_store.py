@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from gsplit.data.edge_history import history_of
 from gsplit.data.ids.kept_ids import KeptIds, copy_ids
 from gsplit.data.importers.source import GraphSource, graph_source
 from gsplit.data.store import FILE, GraphStore, open_store
@@ -44,7 +45,9 @@ def store_source(store: GraphStore) -> GraphSource:
     ids = None if kept is None else CopiedIds(store, kept)
     columns = tuple(store.description.get("columns", ()))
     gaps = kept_gaps(store.description, str(store.path / FILE))
-    return replace(graph_source(store.name, store.graph, str(store.path)), ids=ids, columns=columns, gaps=gaps)
+    history = history_of(store.description, str(store.path / FILE))
+    source = graph_source(store.name, store.graph, str(store.path))
+    return replace(source, ids=ids, columns=columns, gaps=gaps, edge_history=history)
 
 
 def kept_gaps(described: Mapping[str, Any], where: str) -> tuple[str, ...] | None:

@@ -82,7 +82,7 @@ def load_named_edges(
         )
     ids = NamedIds(folder, names) if known is None else known
     weighted = columns.weight is not None
-    spill = EdgeSpill(folder, weighted=weighted)
+    spill = EdgeSpill(folder, weights=np.float64 if weighted else None)
     begin = 0
     with closing(spill):
         for sources, destinations, weight in _chunks(table, columns.sources, columns.destinations, columns.weight):
@@ -116,11 +116,11 @@ def load_named_edges(
 
 def _chunks(
     table: Table, sources: list[int], destinations: list[int], weight: int | None
-) -> Iterator[tuple[list[Any], list[Any], NDArray[np.float32] | None]]:
+) -> Iterator[tuple[list[Any], list[Any], NDArray[np.float64] | None]]:
     """Texts of the sources, of the destinations, and weights or None, some rows at a time."""
     texts = table.texts([*sources, *destinations])
-    weights = table.read([weight], [float]) if weight is not None else None
-    left = np.empty(0, np.float32)
+    weights = table.read([weight], [np.float64]) if weight is not None else None
+    left = np.empty(0)
     for columns in texts:
         rows = len(columns[0])
         while weights is not None and len(left) < rows and (piece := next(weights, None)) is not None:

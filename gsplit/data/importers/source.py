@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.data.columns.assembled import Assembled
+from gsplit.data.edge_history import EdgeHistory
 from gsplit.data.graph import VERTEX_SETS, GraphArrays
 from gsplit.data.ids.vertex_ids import KeepsIds
 from gsplit.data.labels.time_sets import Times
@@ -27,7 +28,7 @@ class EdgeChunk:
     """[n] int32 or int64 global ids."""
     destination: NDArray[Any]
     """[n] int32 or int64 global ids."""
-    weight: NDArray[np.float32] | None = None
+    weight: NDArray[Any] | None = None
     """[n] numbers, or None."""
 
 
@@ -39,6 +40,8 @@ class EdgeChunks:
     """Function that reads the edges from the beginning at each call, or raises InputError naming file and position of
     a bad edge."""
     weighted: bool = False
+    counts: bool = False
+    """True where weights are numbers of equal edges."""
     count: int | None = None
     """Number of edges, where that is known before reading (for the progress bar)."""
     things: tuple[str, str] | None = None
@@ -95,6 +98,8 @@ class GraphSource:
     """Name in messages of the i-th vertex of a vertex set in that file, counted from 0: its line in a text."""
     gaps: tuple[str, ...] | None = None
     """Words of its tables that stand for no value, where they are not the usual ones: they hold for those to come."""
+    edge_history: EdgeHistory | None = EdgeHistory()  # noqa: RUF009 (frozen)
+    """What became of repeated edges before; None where that is not known."""
     grown_from: tuple[str, ...] = ()
     """Checksums of the stores whose vertices are the first of these, with the same numbers, the oldest first."""
     as_is: bool = False
@@ -125,9 +130,7 @@ def array_edges(
         for begin in range(0, len(source), EDGES_AT_ONCE):
             piece = slice(begin, begin + EDGES_AT_ONCE)
             yield EdgeChunk(
-                source=source[piece],
-                destination=destination[piece],
-                weight=None if weight is None else np.asarray(weight[piece], np.float32),
+                source=source[piece], destination=destination[piece], weight=None if weight is None else weight[piece]
             )
 
     return EdgeChunks(chunks=chunks, weighted=weight is not None, count=len(source), place=place)
@@ -148,7 +151,7 @@ def csc_edges(indptr: NDArray[Any], indices: NDArray[Any], weight: NDArray[Any] 
             yield EdgeChunk(
                 source=indices[begin:end],
                 destination=np.repeat(np.arange(first, last + 1), np.diff(bounds)),
-                weight=None if weight is None else np.asarray(weight[begin:end], np.float32),
+                weight=None if weight is None else weight[begin:end],
             )
 
     return EdgeChunks(chunks=chunks, weighted=weight is not None, count=len(indices))

@@ -56,8 +56,8 @@ def from_arrays(
         out: a folder that keeps the store. By default it lies in a temporary one, which goes with the store.
         overwrite: replace the store that is in ``out``.
         options: the other fields of :class:`gsplit.data.build.BuildOptions`: ``undirected``, ``self_loops``,
-            ``duplicates`` (the second of equal edges is dropped by default), ``split=(0.6, 0.2, 0.2)`` with ``seed``,
-            ``task``, ``feature_dtype``.
+            ``duplicates`` (the first of equal edges stays by default; ``"sum"`` adds up their weights),
+            ``split=(0.6, 0.2, 0.2)`` with ``seed``, ``task``, ``feature_dtype``.
 
     Returns:
         The store, for ``gsplit.partition``. With ``with`` or ``close()`` a temporary one goes earlier.

@@ -79,7 +79,7 @@ def expected_rows(edges, weights, n, undirected, self_loops, duplicates):
     rows = [[] for _ in range(n)]
     for s, d, w in own:
         if duplicates == "drop" and any(u == s for u, _ in rows[d]):
-            tally.duplicates += 1
+            tally.repeated += 1
         else:
             rows[d].append((s, w))
     there = Counter((u, v) for v, row in enumerate(rows) for u, _ in row)
@@ -112,7 +112,7 @@ def test_clean_up_equals_lists(build, small_pieces, caplog, undirected, self_loo
     assert rows_of(graph) == rows
     assert graph.indices.dtype == np.int32
     for count, words in (
-        (tally.duplicates, "duplicate edges"),
+        (tally.repeated, "edges repeat others"),
         (tally.self_loops, "self-loops (--self-loops drop)"),
         (tally.reverses, "reverse edges"),
         (tally.loops, "self-loops (--self-loops add)"),
@@ -176,6 +176,7 @@ def test_a_finished_graph_becomes_the_store_that_write_store_makes(tmp_path, sma
         graph_source("test", graph, "test"), tmp_path / "two", BuildOptions(), name="test", described_as="test"
     )
     one, two = (open_store(tmp_path / name, verify=True) for name in ("one", "two"))
+    assert two.description.pop("edges")["repeated"] == graph.num_edges - len(set(edges_of(graph)))
     assert one.description == two.description
 
 
@@ -194,7 +195,7 @@ def test_ids_beyond_32_bits(tmp_path):
     def rows(pairs, n):
         seen = np.full(n, -1, np.int64)
         return _core.rows_from_edges(
-            np.array(pairs, np.int64), None, len(pairs) // 2, big, np.array([2]), seen, False, False
+            np.array(pairs, np.int64), None, len(pairs) // 2, big, np.array([2]), seen, _core.Repeats.first, False
         )
 
     big = 2**33

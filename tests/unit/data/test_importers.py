@@ -7,6 +7,7 @@ import logging
 import numpy as np
 import pytest
 import scipy.sparse
+from support.messages import says
 
 from gsplit.data import importers, open_store
 from gsplit.data.__main__ import command
@@ -126,9 +127,9 @@ def test_a_whole_import(tmp_path, monkeypatch, capsys, caplog):
         in capsys.readouterr().out
     )
     assert (
-        "edges.csv: dropped 1 duplicate edges (the first of each stays; --duplicates keep keeps all) and "
-        "1 self-loops (--self-loops drop); added 2 reverse edges (--undirected)"
+        "edges.csv: dropped 1 self-loops (--self-loops drop); added 2 reverse edges (--undirected)"
     ) in caplog.text
+    says(caplog.text, "edges.csv, 1, --duplicates first, keep, sum")
     store = open_store("store", verify=True)
     graph = store.graph
     assert (store.name, store.description["source"]) == ("mine", "edges.csv")

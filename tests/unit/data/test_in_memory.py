@@ -187,7 +187,7 @@ WRONG = {
     "no name": ({"name": None}, r"name must be a line of text, not None"),
     "a number for a folder": ({"out": 3}, r"out takes a folder, not 3"),
     "no such option": ({"undirect": True}, r"has no option 'undirect'; it has undirected, self_loops"),
-    "no such value": ({"duplicates": "sum"}, r"--duplicates must be one of drop, keep"),
+    "no such value": ({"duplicates": "add"}, r"--duplicates must be one of first, sum, mean, max"),
     "no such task": ({"task": "ranking"}, r"--task must be one of classification, regression"),
 }
 
