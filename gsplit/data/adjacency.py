@@ -208,7 +208,7 @@ class _Reader:
         if both and self._source.edges.things is not None:
             logger.info(
                 "%s: %s ids are in the column %s and in %s, and are a vertex each; if these are things of two kinds, "
-                "give the ids of one a prefix, with --ids any",
+                "--ids any --bipartite tells them apart (or --source-prefix and --destination-prefix)",
                 self._source.where,
                 f"{both:,}",
                 *self._source.edges.things,

@@ -116,6 +116,8 @@ def make_store(
                 raise InputError("--num-vertices is for ids that are whole numbers; with --ids any it has no meaning")
             found, named = load_named_edges(Path(rest), ids, files.id_column, writer.path.parent)
         else:
+            if ids.prefix_flag:
+                raise InputError(f"{ids.prefix_flag} is for ids of any kind; add --ids any or drop it")
             if not ids.header or ids.id_order != "appearance":
                 flag = "--id-order" if ids.header else "--no-header"
                 raise InputError(f"{flag} is for ids of any kind; add --ids any or drop it")

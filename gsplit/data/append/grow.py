@@ -18,6 +18,7 @@ from gsplit.data.append.new_edges import joined_edges, named_ids, read_new_edges
 from gsplit.data.build import BuildOptions
 from gsplit.data.edge_history import history_of
 from gsplit.data.ids.named_ids import NamedIds
+from gsplit.data.ids.prefixes import prefixes_of
 from gsplit.data.ids.vertex_ids import WholeIds
 from gsplit.data.importers import kind_of
 from gsplit.data.importers.gaps import WORDS
@@ -90,6 +91,9 @@ def _check_ids(store: GraphStore, add: str | None, ids: IdOptions, build: BuildO
         raise InputError("--id-order is for a new graph: the vertices of a store keep their numbers; drop it")
     if not ids.header and not (named and add):
         raise InputError("--no-header is for edges with ids of any kind; drop it")
+    flag = ids.prefix_flag
+    if flag and (not named or add is None or not prefixes_of(store.description["ids"], str(store.path)).described()):
+        raise InputError(f"{flag} is for a new graph, and the ids of {store.path} keep what they have; drop it")
     if add is None and ids.source_column is not None:
         raise InputError(f"--source-column is for edge lists in text or Parquet, and {store.path} is none; drop it")
     if named and build.num_vertices is not None:

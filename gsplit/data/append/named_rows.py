@@ -31,6 +31,7 @@ class Noted:
     def __init__(self, ids: VertexIds) -> None:
         self._ids = ids
         self.names = ids.names
+        self.prefixes = ids.prefixes
         self.num_vertices = ids.num_vertices
         self.named = np.zeros(ids.num_vertices, np.bool_)
         """[N] whether a table named the vertex."""
@@ -57,6 +58,7 @@ class UpdatedRows:
     def __init__(self, ids: VertexIds, old: int) -> None:
         self._ids = ids
         self.names = ids.names
+        self.prefixes = ids.prefixes
         self._old = old
         self._new = ids.num_vertices - old
         self._number = np.full(old, -1, np.int64)

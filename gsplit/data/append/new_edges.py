@@ -11,6 +11,7 @@ import numpy as np
 from gsplit.data.edge_history import history_of
 from gsplit.data.ids.kept_ids import FILE
 from gsplit.data.ids.named_ids import IDS_AT_ONCE, NamedIds
+from gsplit.data.ids.prefixes import prefixes_of
 from gsplit.data.importers import TABLES, kind_of, load_source
 from gsplit.data.importers.named_edges import IdOptions, load_named_edges
 from gsplit.data.importers.source import EdgeChunk, EdgeChunks, GraphSource, csc_edges
@@ -33,7 +34,7 @@ def named_ids(store: GraphStore, folder: Path) -> NamedIds | None:
     kept = store.ids()
     if kept is None:
         return None
-    ids = NamedIds(folder, kept.names)
+    ids = NamedIds(folder, kept.names, prefixes_of(store.description["ids"], str(store.path)))
     for columns in kept.pieces(IDS_AT_ONCE):
         ids.add(columns)
     if ids.num_vertices != store.graph.num_vertices:

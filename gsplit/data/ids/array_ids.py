@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.data.ids.kept_ids import SEPARATOR, ids_in_columns, import_pyarrow, shown, write_ids
+from gsplit.data.ids.prefixes import NONE
 from gsplit.data.labels.class_names import texts_of
 from gsplit.errors import InputError
 
@@ -32,6 +33,7 @@ class ArrayIds:
     def __init__(self, names: Sequence[str], columns: Sequence[Any], num_vertices: int, what: str) -> None:
         pa = import_pyarrow(what)
         self.names = tuple(names)
+        self.prefixes = NONE
         if not names or len(set(names)) < len(names) or len(names) != len(columns):
             raise InputError(
                 f"{what}: each column needs a name of its own, and they are {', '.join(names) or 'none'}"

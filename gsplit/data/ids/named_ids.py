@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from gsplit._core import IdMap
 from gsplit.data.ids.kept_ids import SEPARATOR, ids_in_columns, import_pyarrow, shown, whole_numbers, write_ids
+from gsplit.data.ids.prefixes import NONE, Prefixes
 from gsplit.errors import InputError
 
 IDS_AT_ONCE = 1 << 20
@@ -27,10 +28,12 @@ class NamedIds:
     Args:
         folder: where the file of ids goes; the caller removes it.
         names: of the columns of an id.
+        prefixes: of the ids of sources and of destinations.
     """
 
-    def __init__(self, folder: Path, names: Sequence[str]) -> None:
+    def __init__(self, folder: Path, names: Sequence[str], prefixes: Prefixes = NONE) -> None:
         self.names = tuple(names)
+        self.prefixes = prefixes
         self._pyarrow = import_pyarrow("ids of any kind")
         self._map = IdMap(str(folder / "ids"))
         self._rank: NDArray[np.int64] | None = None
@@ -89,7 +92,7 @@ class NamedIds:
             order = np.empty(len(self._rank), np.int64)
             order[self._rank] = np.arange(len(order))
             pieces = [self._pyarrow.concat_arrays(pieces).take(self._pyarrow.array(order))]
-        return write_ids(path, self.names, pieces)
+        return {**write_ids(path, self.names, pieces), **self.prefixes.described()}
 
     def _pieces(self) -> Iterator[Any]:
         for begin in range(0, self.num_vertices, IDS_AT_ONCE):

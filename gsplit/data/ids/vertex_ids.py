@@ -9,6 +9,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from gsplit.data.ids.prefixes import NONE, Prefixes
+
 
 class VertexIds(Protocol):
     """The vertices of a graph by the ids that its tables use.
@@ -18,6 +20,8 @@ class VertexIds(Protocol):
 
     names: tuple[str, ...]
     """Names of the columns of an id."""
+    prefixes: Prefixes
+    """What stands before the ids of some columns in tables."""
 
     @property
     def num_vertices(self) -> int:
@@ -44,6 +48,7 @@ class WholeIds:
     """Vertices that are called 0 .. N-1."""
 
     names: tuple[str, ...] = ("id",)
+    prefixes = NONE
 
     def __init__(self, num_vertices: int) -> None:
         self.num_vertices = num_vertices

@@ -6,12 +6,13 @@ N vertices. A row whose id is no vertex's is *unknown*; a vertex without a row *
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from typing import Literal
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gsplit.data.ids.prefixes import prefixed
 from gsplit.data.ids.vertex_ids import VertexIds
 from gsplit.data.importers.checked import printable_line
 from gsplit.data.importers.tables import Table
@@ -60,11 +61,22 @@ def named_column(table: Table, name: str, flag: str) -> int:
 
 
 def id_columns(table: Table, id_column: str | None, ids: VertexIds) -> list[int]:
-    """The columns of a table that hold the ids: those of ``--id-column``, of the ids' own names, or of a usual one.
+    """The columns of a table that hold the ids.
+
+    They are those of ``--id-column``, one that is called as sources or destinations are, whose ids have a prefix,
+    those of the ids' own names, or one of a usual name.
 
     Raises:
-        InputError: where there are none, or several of a name.
+        InputError: where there are none, or several.
     """
+    ends = [column for column, name in enumerate(table.names) if ids.prefixes.of_column(name)]
+    if id_column is None and ends:
+        if len(ends) > 1:
+            raise InputError(
+                f"{table.path} has ids of sources and of destinations, in "
+                f"{' and '.join(table.names[column] for column in ends)}; say by --id-column which a row belongs to"
+            )
+        return ends
     wanted = ids.names if id_column is None else tuple(name.strip() for name in id_column.split(","))
     if all(name.lower() in table.names for name in wanted):
         return [named_column(table, name, "--id-column") for name in wanted]
@@ -77,6 +89,16 @@ def id_columns(table: Table, id_column: str | None, ids: VertexIds) -> list[int]
         f"{table.path} has no column of ids called {', '.join(wanted)}; it has {shown_names(table)}; name it by "
         "--id-column"
     )
+
+
+def texts_of_ids(table: Table, columns: Sequence[int], ids: VertexIds) -> Iterator[list[Any]]:
+    """The ids of the rows in chunks, as the vertices are called: with the prefix that ids of this column have."""
+    prefix = ids.prefixes.of_column(table.names[columns[0]]) if table.names else ""
+    if prefix:
+        column = printable_line(table.names[columns[0]])
+        logger.info("%s: ids in %s are those that begin with %s", table.path, column, printable_line(prefix))
+    for texts in table.texts(columns):
+        yield [prefixed(texts[0], prefix), *texts[1:]]
 
 
 def vertices_by_id(
@@ -93,7 +115,7 @@ def vertices_by_id(
     Raises:
         InputError: naming the first id that is no vertex's, that is there twice, or that has no row and needs one.
     """
-    pieces = [ids.find(texts) for texts in table.texts(columns)]
+    pieces = [ids.find(texts) for texts in texts_of_ids(table, columns, ids)]
     vertices = np.concatenate(pieces) if pieces else np.empty(0, np.int64)
     others = vertices < 0
     if others.any() and unknown == "refuse":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -11,14 +12,18 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from gsplit.config.fields import Accepted, Checked
+from gsplit.config.fields import Accepted, Checked, flag_of
 from gsplit.data.ids.kept_ids import SEPARATOR
 from gsplit.data.ids.named_ids import NamedIds, Order
-from gsplit.data.importers.edge_list import EndColumns, ends_of
+from gsplit.data.ids.prefixes import Prefixes, check_apart, prefixed
+from gsplit.data.importers.checked import printable_line
+from gsplit.data.importers.edge_list import EdgeColumns, EndColumns, ends_of
 from gsplit.data.importers.source import EdgeChunk, EdgeChunks, GraphSource
 from gsplit.data.importers.tables import Table, open_table
 from gsplit.data.spill import EdgeSpill
 from gsplit.errors import InputError
+
+logger = logging.getLogger(__name__)
 
 
 def _check_columns(names: str | None) -> None:
@@ -42,9 +47,56 @@ class IdOptions(Checked):
     src, source, from or the like. With --ids any also several, as bank,account: together they are an id."""
     destination_column: Annotated[str | None, Accepted(_check_columns)] = None
     """The column, or columns, with the destinations."""
+    source_prefix: str | None = None
+    """With --ids any, text before the ids of sources: user: makes user:1 of 1, another vertex than film:1. A table
+    with a column called as that of the sources is matched with it."""
+    destination_prefix: str | None = None
+    """Text before the ids of destinations, likewise."""
+    bipartite: bool = False
+    """With --ids any, tell sources and destinations apart, where both are numbered from 1 on: the names of their
+    columns, with a colon, are the prefixes."""
     header: bool = True
     """With --ids any, read names of columns from the first line of an edge list; without this flag the first two
     columns are the ids, a third the weight."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        given = {"--source-prefix": self.source_prefix, "--destination-prefix": self.destination_prefix}
+        for flag, text in given.items():
+            if text is not None and (not text.strip() or not text.isprintable()):
+                raise InputError(f"{flag} takes the text before an id, such as user:, not {text!r}")
+        flag = next((flag for flag, text in given.items() if text), "--bipartite" if self.bipartite else None)
+        if flag and self.source_column and "," in self.source_column:
+            raise InputError(f"{flag} is for ids of one column, and --source-column {self.source_column} has more")
+
+    @property
+    def prefix_flag(self) -> str | None:
+        """The first flag that gives a prefix; None where there is none."""
+        flags = ("source_prefix", "destination_prefix", "bipartite")
+        return next((flag_of(name) for name in flags if getattr(self, name)), None)
+
+    def prefixes(self, table: Table, columns: EdgeColumns) -> Prefixes:
+        """The prefixes of the sources and destinations of an edge list.
+
+        Raises:
+            InputError: where a column has no name, or ids with one prefix may be those with the other.
+        """
+        texts, names = [], []
+        for called, at, given in (
+            (self.source_column, columns.sources[0], self.source_prefix),
+            (self.destination_column, columns.destinations[0], self.destination_prefix),
+        ):
+            name = table.names[at] if table.names else ""
+            written = called.strip() if called and called.strip().lower() == name else name
+            if self.bipartite and given is None and not name:
+                raise InputError(
+                    f"{table.path} has no names of columns that --bipartite could take as prefixes; give "
+                    "--source-prefix and --destination-prefix"
+                )
+            names.append(name)
+            texts.append(given or (f"{printable_line(written)}:" if self.bipartite else ""))
+        check_apart(texts)
+        return Prefixes(columns=(names[0], names[1]), texts=(texts[0], texts[1]))
 
     @property
     def ends(self) -> EndColumns:
@@ -80,13 +132,21 @@ def load_named_edges(
             f"{path}: --source-column has {width} columns, but an id of the store has {len(known.names)}: "
             f"{', '.join(known.names)}"
         )
-    ids = NamedIds(folder, names) if known is None else known
+    given = options.prefixes(table, columns)
+    ids = NamedIds(folder, names, given) if known is None else known
+    prefixes = _of_ends(given, ids.prefixes, str(path)) if any(ids.prefixes.texts) else ids.prefixes.texts
+    if any(prefixes):
+        shown = [printable_line(name) or "(nameless)" for name in given.columns]
+        logger.info(
+            "%s: ids in %s get the prefix %s, those in %s %s", path, shown[0], prefixes[0], shown[1], prefixes[1]
+        )
     weighted = columns.weight is not None
     spill = EdgeSpill(folder, weights=np.float64 if weighted else None)
     begin = 0
     with closing(spill):
         for sources, destinations, weight in _chunks(table, columns.sources, columns.destinations, columns.weight):
             pairs = np.empty((len(sources[0]), 2), np.int64)
+            sources[0], destinations[0] = map(prefixed, (sources[0], destinations[0]), prefixes)
             # An edge's source appears before its destination, and both before the next edge's.
             both = [_interleaved(a, b) for a, b in zip(sources, destinations, strict=True)]
             for column in both:
@@ -105,13 +165,40 @@ def load_named_edges(
     source = GraphSource(
         name=path.name.split(".")[0],
         edges=EdgeChunks(
-            chunks=chunks, weighted=weighted, count=begin, place=table.place, things=columns.things(table)
+            chunks=chunks,
+            weighted=weighted,
+            count=begin,
+            place=table.place,
+            things=None if any(prefixes) else columns.things(table),
         ),
         num_vertices=ids.num_vertices,
         where=str(path),
         ids=ids,
     )
     return source, ids
+
+
+def _of_ends(given: Prefixes, known: Prefixes, where: str) -> tuple[str, str]:
+    """The prefixes of sources and destinations of edges that are added to a store whose ids have some.
+
+    Columns are known by the names that they had there, and else by being those of sources and of destinations.
+
+    Args:
+        given: for this edge list; none where the flags say nothing.
+        known: those of the store.
+        where: what messages call the edge list.
+
+    Raises:
+        InputError: for other prefixes, or the same for both ends.
+    """
+    ends = zip(given.columns, given.texts, known.texts, strict=True)
+    first, second = (text or known.of_column(name) or other for name, text, other in ends)
+    if {first, second} != set(known.texts):
+        raise InputError(
+            f"{where}: ids of the store have the prefixes {' and '.join(filter(None, known.texts))}, and these "
+            f"edges would have {first} and {second}; drop the flags of prefixes, or name the columns as before"
+        )
+    return first, second
 
 
 def _chunks(

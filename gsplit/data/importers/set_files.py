@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from gsplit.data.graph import VERTEX_SETS
 from gsplit.data.ids.vertex_ids import VertexIds
 from gsplit.data.importers.arrays import read_npy, set_ids
-from gsplit.data.importers.matching import DROP_NEEDS_COUNT, IDS, Unknown
+from gsplit.data.importers.matching import DROP_NEEDS_COUNT, IDS, Unknown, texts_of_ids
 from gsplit.data.importers.tables import Table, open_table
 from gsplit.data.importers.vertex_tables import VertexTable
 from gsplit.errors import InputError
@@ -59,9 +59,10 @@ def _named(path: Path, ids: VertexIds, unknown: Unknown) -> tuple[NDArray[np.int
         raise InputError(f"{path} has {table.num_columns} columns; the ids of a vertex set have {width}")
     first = next(table.texts(range(width)), None)
     names = [] if first is None or not len(first[0]) else [column[0].as_py().lower() for column in first]
-    if names == [name.lower() for name in ids.names] or (width == 1 and names and names[0] in IDS[:-1]):
+    known = width == 1 and bool(names) and (names[0] in IDS[:-1] or bool(ids.prefixes.of_column(names[0])))
+    if known or names == [name.lower() for name in ids.names]:
         table = open_table(path, header=True)
-    pieces = [ids.find(texts) for texts in table.texts(range(width))]
+    pieces = [ids.find(texts) for texts in texts_of_ids(table, range(width), ids)]
     vertices = np.concatenate(pieces) if pieces else np.empty(0, np.int64)
     if (vertices < 0).any() and unknown == "refuse":
         at = int(np.argmin(vertices))

@@ -55,6 +55,11 @@ def shape(out: Path) -> tuple[int, int]:
     return graph.num_vertices, graph.num_edges
 
 
+def ids(out: Path) -> list:
+    kept = open_store(out).ids()
+    return [] if kept is None else [list(values) for _, values in kept.columns()]
+
+
 def arrays(out: Path) -> dict:
     with np.load(out) as file:
         return {name: file[name].tolist() for name in file}
@@ -124,6 +129,9 @@ IMPORT: Table = {
     "id_order": Row(value="sorted", see=graph_of("indices"), base=ANY),
     "source_column": Row(value="other", see=graph_of("indices"), base={**ANY, **ENDS}),
     "destination_column": Row(value="other", see=graph_of("indices"), base={**ANY, **ENDS}),
+    "source_prefix": Row(value="s:", see=ids, base={**ANY, **ENDS}),
+    "destination_prefix": Row(value="d:", see=ids, base={**ANY, **ENDS}),
+    "bipartite": Row(value=True, see=ids, base={**ANY, **ENDS}),
     "header": Row(value=False, see=shape, base={**ANY, "source": file("pairs.csv")}),
     "feature_key": Row(value="f", see=graph_of("features"), base=OF_PYG),
     "label_key": Row(value="l", see=graph_of("labels"), base=OF_PYG),
