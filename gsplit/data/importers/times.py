@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from gsplit.data.importers.checked import printable_line
 from gsplit.data.importers.tables import Table, is_numeric
-from gsplit.data.importers.time_forms import micros_of, pattern_of
+from gsplit.data.importers.time_forms import check_form_of_time, micros_of
 from gsplit.errors import InputError
 
 SECONDS_A_DAY = 86_400
@@ -59,7 +59,7 @@ def check_form(form: str) -> None:
     if "%" not in form:
         units = ", ".join(f"{unit} ({name})" for unit, (name, _) in UNITS.items())
         raise InputError(f"time(...) takes {units}, or a form such as %d.%m.%Y, not {form!r}")
-    pattern_of(form)
+    check_form_of_time(form)
 
 
 def wanted(form: str) -> str:

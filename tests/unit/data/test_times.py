@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import random
-import re
 from datetime import datetime, timedelta, timezone
 
 import numpy as np
@@ -140,7 +139,7 @@ FORMS = (
     "%y%m%d %H",
     "%j/%Y",
     "%Y-%m-%dT%H:%M:%S.%f%z",
-    "%d.%m.%y %H:%M %Z",
+    "%d.%m.%y %H:%M UTC",
     "100%% %Y",
 )
 
@@ -150,7 +149,7 @@ def test_forms_are_those_of_strptime(form):
     """Also of texts in which a letter is wrong, which are times or not as for Python."""
     rng, texts, wanted = random.Random(form), [], []
     for _ in range(150):
-        zone = timezone.utc if "%Z" in form else timezone(timedelta(minutes=rng.randint(-800, 800)))
+        zone = timezone(timedelta(minutes=rng.randint(-800, 800)))
         year = rng.choice([rng.randint(1000, 9999), rng.randint(1969, 2068)])
         moment = datetime(year, rng.randint(1, 12), rng.randint(1, 28), tzinfo=zone)
         text = (moment + timedelta(microseconds=rng.randint(0, 86_400 * 10**6))).strftime(form)
@@ -170,7 +169,7 @@ def test_forms_are_those_of_strptime(form):
     assert bad is None
     np.testing.assert_allclose(got, [wanted[at] for at in good], rtol=3e-16)
     for at, day in enumerate(wanted):
-        if day is None and not re.search(r"\.\d{7}", texts[at]):  # nanoseconds are none for Python alone
+        if day is None:
             assert days_of(pa.array([texts[at]], pa.large_string()), form)[1] == 0, texts[at]
 
 
@@ -200,10 +199,11 @@ WRONG = {
     "at:time()": "time(...), ''",
     "at:time(%d.%m)": "%Y, %d.%m",
     "at:time(%H:%M)": "%Y",
-    "at:time(%Y %y)": "year, twice",
-    "at:time(%Y %m %B)": "twice",
+    "at:time(%Y %m %Y)": "redefinition, Y",
+    "at:time(%Y %Z)": "%Z, %z",
     "at:time(%Y %d)": "day, month",
-    "at:time(%Y %p)": "half, hour of 12",
+    "at:time(%Y %p)": "%I, %p",
+    "at:time(%Y %I)": "%I, %p",
     "at:time(%Y %U)": "%U, %Y",
     "at:time(%Y%)": "%Y, %d",
     "at:number(ms)": "number, parentheses, time",
