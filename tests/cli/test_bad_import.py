@@ -73,7 +73,7 @@ SOURCES = [
     ("edges.parquet", b"", "edges.parquet is not a readable Parquet file"),
     ("edges.parquet", EDGES, "edges.parquet is not a readable Parquet file"),
     ("edges.parquet", parquet(-9, src=[0], dst=[1]), "edges.parquet is not a readable Parquet file"),
-    ("edges.parquet", parquet(src=["a"], dst=["b"]), "edges.parquet: column 'src' holds string"),
+    ("edges.parquet", parquet(src=["a"], dst=["b"]), "edges.parquet, row 0: 'a' is not a whole number"),
     ("edges.parquet", parquet(src=[0, 1, 7], dst=[1, 2, -3]), "edges.parquet: row 2: 7 -> -3"),
     ("edges.npy", b"", "edges.npy is not a readable .npy file"),
     ("edges.npy", np.zeros((3, 3), int), "edges.npy must be integers of shape"),

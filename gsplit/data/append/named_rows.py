@@ -142,4 +142,4 @@ def bound_of(path: Path, id_column: str | None) -> int:
     """One more than the largest whole number among the ids of a table, 0 where there is none."""
     table, ids = open_table(path, header=True), WholeIds(ANY_NUMBER)
     columns = id_columns(table, id_column, ids)
-    return max((int(ids.find(texts).max(initial=-1)) + 1 for texts in table.texts(columns)), default=0)
+    return max((int(ids.find(texts).max(initial=-1)) + 1 for texts in table.ids(columns)), default=0)

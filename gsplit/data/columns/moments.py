@@ -41,7 +41,7 @@ class Moments:
         with np.errstate(over="ignore", invalid="ignore"):
             squares = np.einsum("ij,ij->j", values, values) - count * off**2
             self._squares += np.maximum(squares, 0) + apart**2 * self.count * count / total
-        self.mean += apart * count / total
+        self.mean += apart * (count / total)  # of the first rows exactly theirs
         self.count += count
 
     @property

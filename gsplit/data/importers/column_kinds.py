@@ -56,6 +56,11 @@ def parse_columns(words: Sequence[str]) -> dict[str, str]:
     return found
 
 
+def usual_kind(table: Table, column: int) -> Kind:
+    """The kind of a column of which nothing is said: ``bool`` where it begins with true or false, else numbers."""
+    return "bool" if table.holds_truths(column) else "number"
+
+
 def column_of_times(word: str, kinds: Mapping[str, str]) -> tuple[str, str | None]:
     """A column of times that ``--split-by`` names, and its kind: what follows the name, or what ``--columns`` says.
 

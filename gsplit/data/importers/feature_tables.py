@@ -14,7 +14,7 @@ from gsplit.data.columns.assembled import Assembled, FeatureBlock, FeatureColumn
 from gsplit.data.ids.vertex_ids import VertexIds
 from gsplit.data.importers.arrays import read_npy
 from gsplit.data.importers.checked import NotNumbersError, printable_line
-from gsplit.data.importers.column_kinds import HINT, OTHERS, SKIP, column_of, read_columns
+from gsplit.data.importers.column_kinds import HINT, OTHERS, SKIP, column_of, read_columns, usual_kind
 from gsplit.data.importers.gaps import USUAL, Gaps
 from gsplit.data.importers.matching import Unknown
 from gsplit.data.importers.source import Rows
@@ -131,8 +131,10 @@ def _open(path: Path, how: Joining, n: int | None, ids: VertexIds | None) -> Ver
 
 
 def _of_table(table: VertexTable, how: Joining) -> FeatureBlock:
-    usual = how.kinds.get(OTHERS, "number")
-    kinds = [how.kinds.get(table.name(column).lower(), usual) for column in table.values]
+    kinds = [
+        how.kinds.get(table.name(column).lower()) or how.kinds.get(OTHERS) or usual_kind(table.table, column)
+        for column in table.values
+    ]
     guessed = [
         column
         for column, kind in zip(table.values, kinds, strict=True)

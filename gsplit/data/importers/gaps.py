@@ -19,6 +19,8 @@ from gsplit.errors import InputError
 WORDS = ("na", "n/a", "nan", "null", "none")
 OF_SPREADSHEETS = ("#n/a", "#na", "-nan", "1.#ind", "-1.#ind", "1.#qnan", "-1.#qnan")
 """As spreadsheets and C libraries write what is no number."""
+GLANCE_ROWS = 1000
+"""Rows of a column that are looked at first, for what it holds."""
 MOST_WORDS = 100
 """Words that a flag takes at most: the parser of numbers fails with many thousands of spellings."""
 MOST_LETTERS = 5
@@ -96,6 +98,12 @@ class Gaps:
 
 
 USUAL = Gaps.of((*WORDS, *OF_SPREADSHEETS))
+
+
+def are_truths(texts: Iterable[str], gaps: Gaps) -> bool:
+    """Return whether the first text that is no gap is true or false."""
+    first = next((text for text in texts if text not in gaps), "")
+    return first.strip().lower() in ("true", "false")
 
 
 def _number(word: str) -> float | None:

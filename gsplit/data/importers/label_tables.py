@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from gsplit.data.ids.vertex_ids import VertexIds
 from gsplit.data.importers.arrays import read_npy
 from gsplit.data.importers.checked import NotNumbersError, printable_line
-from gsplit.data.importers.column_kinds import column_of, read_columns
+from gsplit.data.importers.column_kinds import column_of, read_columns, usual_kind
 from gsplit.data.importers.gaps import USUAL, Gaps
 from gsplit.data.importers.matching import Unknown
 from gsplit.data.importers.tables import is_number
@@ -94,15 +94,17 @@ def labels_of(
             "--label-column names"
         )
     column = table.values[0]
-    if separator is not None or (
-        len(table.values) == 1 and table.table.is_text(column) and not table.is_numeric(column)
-    ):
+    if separator is not None or (len(table.values) == 1 and not table.is_numeric(column)):
         words = _words(table)
         if (lists := _lists_of(table, words)) is None and separator is not None:
             lists = [[part.strip() for part in word.split(separator)] if word else None for word in words]
         return _named(table, words) if lists is None else _of_lists(table, lists)
     try:
-        chunks = [np.stack(chunk, axis=1) for chunk in table.read(np.float64)]
+        made = [
+            column_of(table.table, column, table.name(column), usual_kind(table.table, column))
+            for column in table.values
+        ]
+        chunks = list(read_columns(table.table, table.values, made))
     except NotNumbersError as error:
         several = len(table.values) > 1
         hint = "; several columns of labels are numbers; --label-column names the one with the classes"

@@ -97,7 +97,7 @@ def texts_of_ids(table: Table, columns: Sequence[int], ids: VertexIds) -> Iterat
     if prefix:
         column = printable_line(table.names[columns[0]])
         logger.info("%s: ids in %s are those that begin with %s", table.path, column, printable_line(prefix))
-    for texts in table.texts(columns):
+    for texts in table.ids(columns):
         yield [prefixed(texts[0], prefix), *texts[1:]]
 
 

@@ -205,7 +205,7 @@ def _chunks(
     table: Table, sources: list[int], destinations: list[int], weight: int | None
 ) -> Iterator[tuple[list[Any], list[Any], NDArray[np.float64] | None]]:
     """Texts of the sources, of the destinations, and weights or None, some rows at a time."""
-    texts = table.texts([*sources, *destinations])
+    texts = table.ids([*sources, *destinations])
     weights = table.read([weight], [np.float64]) if weight is not None else None
     left = np.empty(0)
     for columns in texts:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -10,12 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gsplit.data.importers.checked import NotNumbersError
-from gsplit.data.importers.gaps import USUAL, Gaps
+from gsplit.data.importers.checked import NotNumbersError, printable_line
+from gsplit.data.importers.gaps import GLANCE_ROWS, USUAL, Gaps, are_truths
 from gsplit.errors import InputError
 
 BATCH_ROWS = 1 << 20
 """Rows of a Parquet file read at once."""
+
+logger = logging.getLogger(__name__)
 
 
 def pyarrow_for_tables(path: Path) -> ModuleType:
@@ -49,6 +52,10 @@ class ParquetTable:
             raise InputError(f"{path} is not a readable Parquet file: {error}") from None
         self.names = [name.lower() for name in self._schema.names]
         self.num_columns = len(self.names)
+        from gsplit.data.importers import arrow_columns  # needs pyarrow
+
+        self._columns = arrow_columns
+        self._told: set[str] = set()
 
     def _open(self) -> Any:
         return self._pyarrow.parquet.ParquetFile(self.path)
@@ -59,30 +66,64 @@ class ParquetTable:
         fields = [self._schema.field(column) for column in columns]
         for field, kind in zip(fields, kinds, strict=True):
             self._check_type(field, kind)
-        types = {int: pa.int64(), float: pa.float32(), np.float64: pa.float64(), str: pa.string()}
+        types: dict[type, Any] = {float: pa.float32(), np.float64: pa.float64(), str: pa.string()}
         for rows, batch in self._batches(fields):
             arrays = []
             for column, field, kind in zip(batch, fields, kinds, strict=True):
-                if kind is int and column.null_count:
-                    at = rows + column.is_null().to_numpy(zero_copy_only=False).argmax()
-                    raise InputError(f"{self.path}, {self.place(at)}: column {field.name!r} is empty")
-                arrays.append(to_numpy(self._cast(column, types[kind], rows, safe=kind is int), kind))
+                if kind is int:
+                    arrays.append(self._whole(column, field, rows))
+                elif kind is str:
+                    arrays.append(to_numpy(column.cast(types[kind]), kind))
+                else:
+                    numbers, bad = self._columns.numbers_of(column, types[kind], self.gaps)
+                    if bad is not None:
+                        raise NotNumbersError(self._odd(numbers, field, rows, bad, "a number"))
+                    arrays.append(to_numpy(numbers, kind))
             yield arrays
+
+    def _whole(self, column: Any, field: Any, rows: int) -> NDArray[np.int64]:
+        if (gaps := column.is_null(nan_is_null=True)).true_count:
+            at = rows + gaps.to_numpy(zero_copy_only=False).argmax()
+            raise InputError(f"{self.path}, {self.place(at)}: column {printable_line(field.name)} is empty")
+        numbers, bad = self._columns.whole_numbers(column)
+        if bad is not None:
+            raise InputError(self._odd(column, field, rows, bad, "a whole number"))
+        return numbers
 
     def texts(self, columns: Sequence[int]) -> Iterator[list[Any]]:
         """Read columns as texts, as :meth:`gsplit.data.importers.tables.Table.texts` says."""
-        pa = self._pyarrow
+        fields = self._writable(columns)
+        for _, batch in self._batches(fields):
+            yield [self._columns.written(column) for column in batch]
+
+    def ids(self, columns: Sequence[int]) -> Iterator[list[Any]]:
+        """Read columns of ids, as :meth:`gsplit.data.importers.tables.Table.ids` says."""
+        fields = self._writable(columns)
+        for rows, batch in self._batches(fields):
+            texts = []
+            for column, field in zip(batch, fields, strict=True):
+                found, bad = self._columns.ids_of(column)
+                if bad is not None:
+                    raise InputError(self._odd(column, field, rows, bad, "a whole number"))
+                texts.append(found)
+            yield texts
+
+    def _writable(self, columns: Sequence[int]) -> list[Any]:
         fields = [self._schema.field(column) for column in columns]
         for field in fields:
-            is_ = pa.types
-            has_words = is_.is_boolean(field.type) or is_.is_temporal(field.type)
-            if not (has_words or is_.is_integer(field.type) or self._is_text(field.type)):
+            if not self._columns.is_writable(field.type):
                 raise InputError(
-                    f"{self.path}: column {field.name!r} holds {field.type}, not text or whole numbers; store "
-                    "it as one of these"
+                    f"{self.path}: column {printable_line(field.name)} holds {field.type}, not texts or numbers; "
+                    "store it as one of these"
                 )
-        for rows, batch in self._batches(fields):
-            yield [self._cast(column, pa.large_string(), rows).fill_null("") for column in batch]
+        return fields
+
+    def _odd(self, column: Any, field: Any, rows: int, at: int, wanted: str) -> str:
+        value = printable_line(str(column[at].as_py()))[:40]
+        return (
+            f"{self.path}, {self.place(rows + at)}: {value!r} is not {wanted}, as column "
+            f"{printable_line(field.name)} should be"
+        )
 
     def _batches(self, fields: Sequence[Any]) -> Iterator[tuple[int, list[Any]]]:
         """The number of rows above, and columns of pyarrow."""
@@ -95,45 +136,36 @@ class ParquetTable:
                 for batch in file.iter_batches(
                     BATCH_ROWS, columns=[field.name for field in fields], use_threads=False
                 ):
-                    yield rows, [batch.column(field.name) for field in fields]
+                    yield rows, [self._columns.plain(batch.column(field.name)) for field in fields]
                     rows += batch.num_rows
         except (self._pyarrow.ArrowException, OSError) as error:
             raise InputError(f"{self.path} cannot be read after row {rows}: {error}") from None
 
-    def _cast(self, column: Any, type_: Any, rows: int, *, safe: bool = True) -> Any:
-        try:
-            if self._is_text(column.type):
-                column.validate(full=True)  # a file may say UTF-8 of what is none
-            return column.cast(type_, safe=safe)
-        except self._pyarrow.ArrowException as error:
-            raise InputError(f"{self.path} cannot be read after row {rows}: {error}") from None
-
-    def _is_text(self, type_: Any) -> bool:
-        is_ = self._pyarrow.types
-        of_dictionary = is_.is_dictionary(type_) and self._is_text(type_.value_type)
-        return is_.is_string(type_) or is_.is_large_string(type_) or is_.is_string_view(type_) or of_dictionary
-
-    def _is_number(self, type_: Any) -> bool:
-        is_ = self._pyarrow.types
-        return bool(is_.is_integer(type_) or is_.is_floating(type_) or is_.is_decimal(type_))
-
     def _check_type(self, field: Any, kind: type) -> None:
-        is_ = self._pyarrow.types
-        whole = is_.is_integer(field.type)
-        number = self._is_number(field.type) or is_.is_boolean(field.type)
-        text = self._is_text(field.type)
-        if not {int: whole, float: number, np.float64: number, str: text}[kind]:
+        text = self._columns.is_text(field.type)
+        if not (text or (kind is not str and self._columns.is_number(field.type))):
             wanted = {int: "whole numbers", str: "text"}.get(kind, "numbers")
             fault = InputError if kind in (int, str) else NotNumbersError
-            raise fault(f"{self.path}: column {field.name!r} holds {field.type}, not {wanted}")
+            raise fault(f"{self.path}: column {printable_line(field.name)} holds {field.type}, not {wanted}")
+        if text and kind is not str and not self._pyarrow.types.is_null(field.type) and field.name not in self._told:
+            self._told.add(field.name)
+            logger.info("%s: column %s holds texts, which are read as numbers", self.path, printable_line(field.name))
 
     def is_text(self, column: int) -> bool:
         """Return whether a column holds texts."""
-        return bool(self._is_text(self._schema.field(column).type))
+        return bool(self._columns.is_text(self._schema.field(column).type))
 
     def holds_numbers(self, column: int) -> bool:
         """Return whether the schema says that a column holds numbers."""
-        return self._is_number(self._schema.field(column).type)
+        return self._columns.is_number(self._schema.field(column).type)
+
+    def holds_truths(self, column: int) -> bool:
+        """Return whether the schema says so, or the first text of a column is true or false."""
+        type_ = self._columns.value_type(self._schema.field(column).type)
+        if self._pyarrow.types.is_boolean(type_) or not self.is_text(column):
+            return bool(self._pyarrow.types.is_boolean(type_))
+        first = next(self.texts([column]), None)
+        return first is not None and are_truths(first[0][:GLANCE_ROWS].to_pylist(), self.gaps)
 
     def num_rows(self) -> int:
         """Number of rows."""

@@ -57,7 +57,7 @@ def _named(path: Path, ids: VertexIds, unknown: Unknown) -> tuple[NDArray[np.int
     width = len(ids.names)
     if table.num_columns != width:
         raise InputError(f"{path} has {table.num_columns} columns; the ids of a vertex set have {width}")
-    first = next(table.texts(range(width)), None)
+    first = next(table.ids(range(width)), None)
     names = [] if first is None or not len(first[0]) else [column[0].as_py().lower() for column in first]
     known = width == 1 and bool(names) and (names[0] in IDS[:-1] or bool(ids.prefixes.of_column(names[0])))
     if known or names == [name.lower() for name in ids.names]:

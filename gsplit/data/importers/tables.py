@@ -6,6 +6,7 @@ pyarrow parses. Where it finds a mistake the text is read again, line by line, s
 from __future__ import annotations
 
 import csv
+import functools
 import gzip
 import io
 import itertools
@@ -21,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.data.importers.checked import NotNumbersError, printable_line
-from gsplit.data.importers.gaps import USUAL, Gaps
+from gsplit.data.importers.gaps import GLANCE_ROWS, USUAL, Gaps, are_truths
 from gsplit.data.importers.parquet_tables import ParquetTable, pyarrow_for_tables, to_numpy
 from gsplit.data.importers.quotes import are_odd, first_odd_line
 from gsplit.errors import InputError
@@ -60,10 +61,17 @@ class Table(Protocol):
     def texts(self, columns: Sequence[int]) -> Iterator[list[Any]]:
         """Read columns as they are written, in chunks of rows: arrays of pyarrow, ``large_string``, "" where empty.
 
-        Whole numbers of a Parquet file become their decimal digits.
+        Values of a Parquet file are written as pandas does: ``3``, ``3.0``, ``True``, ``['a', 'b']``.
 
         Raises:
             InputError: naming the line or row, where one is no text.
+        """
+
+    def ids(self, columns: Sequence[int]) -> Iterator[list[Any]]:
+        """Read columns of ids, as :meth:`texts` does, but whole floats of a Parquet file become digits, too.
+
+        Raises:
+            InputError: naming the row, where a number is no whole one.
         """
 
     def is_text(self, column: int) -> bool:
@@ -71,6 +79,9 @@ class Table(Protocol):
 
     def holds_numbers(self, column: int) -> bool:
         """Return whether the file says that a column holds numbers, as text does of none."""
+
+    def holds_truths(self, column: int) -> bool:
+        """Return whether the first value of a column, among its first rows, is true or false."""
 
     def num_rows(self) -> int:
         """Number of rows; text is read from top to bottom for it."""
@@ -182,6 +193,8 @@ class TextTable:
         for batch in self._batches(columns, [str] * len(columns), [self._pyarrow.large_string()] * len(columns)):
             yield batch.columns
 
+    ids = texts
+
     def _batches(self, columns: Sequence[int], kinds: Sequence[type], types: Sequence[Any]) -> Iterator[Any]:
         """Read columns in chunks of rows, as batches of pyarrow."""
         pa = self._pyarrow
@@ -245,6 +258,14 @@ class TextTable:
     def holds_numbers(self, column: int) -> bool:
         """Return whether the file says that a column holds numbers, as text does of none."""
         return False
+
+    def holds_truths(self, column: int) -> bool:
+        """Return whether the first value of a column, among its first rows, is true or false."""
+        return are_truths((fields[column] for fields in self._head if column < len(fields)), self.gaps)
+
+    @functools.cached_property
+    def _head(self) -> list[list[str]]:
+        return [fields for _, fields in itertools.islice(self._lines(), GLANCE_ROWS)]
 
     def num_rows(self) -> int:
         """Number of rows."""

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from gsplit.data.ids.vertex_ids import VertexIds
 from gsplit.data.importers.checked import NotNumbersError, printable_line
 from gsplit.data.importers.column_kinds import SKIP
-from gsplit.data.importers.gaps import USUAL, Gaps
+from gsplit.data.importers.gaps import GLANCE_ROWS, USUAL, Gaps
 from gsplit.data.importers.matching import (
     IDS,
     INDEXES,
@@ -36,8 +36,6 @@ from gsplit.errors import InputError
 
 FEWEST_ROWS = 3
 """Fewest rows that can look like ids: two rows of 0 and 1 are as likely to be a feature."""
-GLANCE_ROWS = 1000
-"""Rows that are looked at first: most columns of whole numbers show there that they hold a number twice."""
 NAMES_SHOWN = 20
 
 logger = logging.getLogger(__name__)
@@ -173,6 +171,7 @@ class VertexTable:
             InputError: naming the first.
         """
         rows = self.num_rows
+        columns = [column for column in columns if not self.table.holds_truths(column)]
         if rows < FEWEST_ROWS or not self._may_hold_ids or not columns:
             return
         head = next(self.table.read(columns, [float] * len(columns)))

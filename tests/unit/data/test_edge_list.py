@@ -130,12 +130,12 @@ def test_texts_that_are_wrong(tmp_path, text, message):
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        ({"src": ["a"], "dst": [1]}, "column 'src' holds string, not whole numbers"),
-        ({"src": [0.5], "dst": [1]}, "column 'src' holds double, not whole numbers"),
-        ({"src": [[1]], "dst": [1]}, "column 'src' holds list"),
-        ({"src": [1, 1], "dst": [1, 2], "weight": ["a", "b"]}, "column 'weight' holds string, not numbers"),
-        ({"src": [1, 1], "dst": [1, None]}, "row 1: column 'dst' is empty"),
-        ({"src": pa.array([2**63], pa.uint64()), "dst": [1]}, "cannot be read after row 0"),
+        ({"src": ["a"], "dst": [1]}, "row 0: 'a' is not a whole number, as column src"),
+        ({"src": [0.5], "dst": [1]}, "row 0: '0.5' is not a whole number, as column src"),
+        ({"src": [[1]], "dst": [1]}, "column src holds list"),
+        ({"src": [1, 1], "dst": [1, 2], "weight": ["2", "b"]}, "row 1: 'b' is not a number, as column weight"),
+        ({"src": [1, 1], "dst": [1, None]}, "row 1: column dst is empty"),
+        ({"src": pa.array([2**63], pa.uint64()), "dst": [1]}, f"row 0: '{2**63}' is not a whole number"),
         ({"src": [1]}, "has one column"),
     ],
 )

@@ -164,7 +164,7 @@ WRONG = [
     ({"src": BAD_UTF8.dictionary_encode(), "dst": ["a"]}, {}, "e.parquet cannot be read after row 0: .*Invalid UTF8"),
     ({"src": ["a", None], "dst": ["a", "b"]}, {}, "e.parquet, row 1: an id is empty"),
     ({"src": ["a\0"], "dst": ["b"]}, {}, "e.parquet, row 0: an id holds a NUL character"),
-    ({"src": [1.0], "dst": [2.0]}, {}, "e.parquet: column 'src' holds double, not text or whole numbers"),
+    ({"src": [1.0], "dst": [2.5]}, {}, "e.parquet, row 0: '2.5' is not a whole number, as column dst should be"),
 ]
 
 
@@ -307,7 +307,7 @@ TOLD = [
     ("0,1\n-7,1\n", "e.csv: line 2: -7 -> 1 names a vertex below 0; .*; ids of any kind need --ids any$"),
     (f"0,1\n{2**62},1\n", "do not fit in memory; .*; ids of any kind need --ids any$"),
     (f"0,1\n{2**64},1\n", "e.csv, line 2: '18446744073709551616' is not a whole number.*--ids any$"),
-    ({"src": ["a"], "dst": ["b"]}, "column 'src' holds string, not whole numbers; ids of any kind need --ids any$"),
+    ({"src": ["a"], "dst": ["b"]}, "row 0: 'a' is not a whole number, .*; ids of any kind need --ids any$"),
 ]
 
 

@@ -132,7 +132,7 @@ def test_messages_name_the_file(given, tmp_path):
         ({"features": "id,a\n0,1\n\n3,5\n"}, r"features\.csv, line 4: 3 is no id of the vertices 0 \.\. 2"),
         ({"features": "id,a\n0,1\n\n2,5\n"}, r"features\.csv has no row with the id 1"),
         ({"features": "id\n0\n"}, r"features\.csv has no column of [a-z]+ beside the ids"),
-        ({"features": {"a": ["x", "y", "z"]}}, r"features\.parquet: column 'a' holds string, not numbers"),
+        ({"features": {"a": ["x", "y", "z"]}}, r"features\.parquet, row 0: 'x' is not a number, as column a"),
         ({"labels": "0\ndog\n"}, r"labels\.csv, line 2: 'dog' is not a number"),
         ({"train": "0,1\n"}, r"train\.csv has 2 columns; the ids of a vertex set need one"),
         ({"train": "0\n0.5\n"}, r"train\.csv, line 2: '0\.5' is not a whole number"),

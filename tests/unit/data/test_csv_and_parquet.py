@@ -1,0 +1,155 @@
+"""A table in Parquet makes the store that pandas' CSV of it makes, or is refused for the same reason."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+from decimal import Decimal
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from support.messages import says
+from support.stores import assert_equal_graphs
+
+import gsplit
+from gsplit.errors import InputError
+
+NAN, NONE = float("nan"), None
+DAY = datetime.datetime(2024, 3, 1, 12, tzinfo=datetime.timezone.utc)
+FEATURES = {"features": "{}", "missing": "zero"}
+LABELS = {"labels": "{}"}
+
+ALIKE = [
+    ("nothing", pa.nulls(6), {**FEATURES, "columns": ("x:bool",)}),
+    ("nothing", pa.nulls(6), FEATURES),
+    ("nothing", pa.nulls(6), LABELS),
+    ("numbers as texts", ["1.5", "-2", "", "NA", "3e2", "0.1"], FEATURES),
+    ("numbers as texts", pa.array(["1", "0", None, "2", "1", "0"]).dictionary_encode(), LABELS),
+    ("floats as categories", [1.0, 2.5, NAN, 1e20, 1e-5, 0.1], {**FEATURES, "columns": ("x:category",)}),
+    ("floats as codes", pa.array([10, 2.5, NONE, 0.1, 10, 2], pa.float32()), {**FEATURES, "columns": ("x:code",)}),
+    ("half floats", pa.array(np.array([1, 0.1, 2, 3, 4, 5], np.float16)), {**FEATURES, "columns": ("x:category",)}),
+    ("decimals", [Decimal("0.10"), NONE, *map(Decimal, ("1.35", "2.30", "-7.77", "9.99"))], FEATURES),
+    (
+        "decimals",
+        [*map(Decimal, ("0.1", "1.3", "0.1", "2.3", "7.7", "9.9"))],
+        {**FEATURES, "columns": ("x:category",)},
+    ),
+    ("truth values", [True, False, NONE, True, True, False], FEATURES),
+    ("truth values", [True, False, NONE, True, True, False], {**FEATURES, "standardize": True}),
+    ("truth values", [True, False, NONE, True, True, False], {**FEATURES, "columns": ("x:category",)}),
+    ("truth values", [True, False, NONE, True, True, False], LABELS),
+    ("truth values as texts", ["TRUE", "FALSE", "", "TRUE", "TRUE", "FALSE"], FEATURES),
+    ("a dictionary of numbers", pa.array([1.5, 2.5, NONE, 1.5, 1.5, 0.1]).dictionary_encode(), FEATURES),
+    ("unsigned", pa.array([2**64 - 1, 0, 2**63, 1, 2, 3], pa.uint64()), FEATURES),
+    ("lists", [["a", "b"], [], NONE, ["b"], ["c", NONE], ["a"]], LABELS),
+    ("lists of numbers", [[0, 2], [1], NONE, [2], [0], []], LABELS),
+    ("lists", [["it's", 'a "b"'], ["ü, ;"], ["b"], NONE, ["b"], ["b"]], {**LABELS, "label_separator": ";"}),
+    ("dates", pa.array([DAY.date()] * 5 + [NONE]), {**FEATURES, "columns": ("x:time",)}),
+    ("dates", pa.array([DAY.date()] * 5 + [datetime.date(1969, 1, 1)]), LABELS),
+    ("times", pa.array([DAY] * 6, pa.timestamp("ns", "Asia/Kolkata")), {**FEATURES, "columns": ("x:time",)}),
+    ("times", pa.array([DAY] * 5 + [NONE], pa.timestamp("ms")), {**FEATURES, "columns": ("x:time",)}),
+    ("string_view", pa.array(["b", "a", "", "NA", "b", "c"], pa.string_view()), LABELS),
+]
+
+REFUSED = [
+    (["1.5", "2", "x", "3", "4", "5"], FEATURES, "'x' is not a number, column x, --columns"),
+    ([True, False, True, True, False, True], {**FEATURES, "columns": ("x:number",)}, "number*, column x, --columns"),
+    ([DAY.date()] * 6, FEATURES, "number*, column x, --columns"),
+    ([["a"], ["b"]] * 3, FEATURES, "number*, column x, --columns"),
+    ([True] * 3 + [False] * 3, {**LABELS, "task": "regression"}, "classes by name, --task regression"),
+    ([["a", "b"], ["c"]] * 3, {**LABELS, "task": "regression"}, "classes by name, --task regression"),
+    ([[0.5], [1.5]] * 3, LABELS, "*classes*"),
+]
+
+
+WHOLE = [pa.float64(), pa.float32(), pa.float16(), pa.decimal128(22, 2), pa.uint8(), pa.string()]
+WHOLE += [pa.dictionary(pa.int8(), pa.int64())]
+IDS = pa.array([2, 0, 1, 5, 4, 3])
+
+
+def both(tmp_path, **columns):
+    """The same table as text by pandas and as Parquet."""
+    table = pa.table(columns)
+    frame = table.to_pandas(integer_object_nulls=True)
+    for name in (field.name for field in table.schema if pa.types.is_nested(field.type)):
+        frame[name] = pd.Series(table[name].to_pylist(), dtype=object)  # to_pandas makes arrays of lists
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    pq.write_table(table, tmp_path / "t.parquet")
+    return "t.csv", "t.parquet"
+
+
+def given(options, name):
+    return {key: value.format(name) if isinstance(value, str) else value for key, value in options.items()}
+
+
+def described(store):
+    columns = json.loads((store.path / "graph.json").read_text()).get("columns", [])
+    return [{key: value for key, value in column.items() if key != "table"} for column in columns]
+
+
+@pytest.mark.parametrize(("_name", "values", "options"), ALIKE, ids=[name for name, *_ in ALIKE])
+def test_the_same_table_makes_the_same_store(made, tmp_path, _name, values, options):
+    made()
+    stores = [
+        gsplit.import_graph("ring.csv", table[2:] + "-store", **given(options, table))
+        for table in both(tmp_path, id=range(6), x=values)
+    ]
+    assert_equal_graphs(stores[1].graph, stores[0].graph)
+    assert stores[1].graph.classes == stores[0].graph.classes
+    assert described(stores[1]) == described(stores[0])
+    (tmp_path / "more.csv").write_text("src,dst\n0,3\n")
+    kept = {key: value for key, value in options.items() if key not in ("columns", "standardize")}
+    for store, table in ((stores[0], "t.parquet"), (stores[1], "t.csv")):  # each grows by the other's rows
+        grown = gsplit.import_graph(store.path, f"{table}-grown", add="more.csv", **given(kept, table)).graph
+        for name in ("features", "labels"):
+            np.testing.assert_array_equal(getattr(grown, name), getattr(store.graph, name))
+        assert grown.classes == store.graph.classes
+
+
+@pytest.mark.parametrize(("values", "options", "words"), REFUSED, ids=[words for *_, words in REFUSED])
+def test_the_same_table_is_refused_for_the_same_reason(refused, tmp_path, values, options, words):
+    for table in both(tmp_path, id=range(6), x=values):
+        says(refused(**given(options, table)).replace("'", ""), table, words.replace("'", ""))
+
+
+def in_type(ids, type_):
+    if type_ == pa.float16():
+        return pa.array(np.array(ids, np.float16))
+    return ids.cast(type_) if not pa.types.is_dictionary(type_) else ids.dictionary_encode()
+
+
+@pytest.mark.parametrize("ids", ["whole", "any"])
+@pytest.mark.parametrize("type_", WHOLE, ids=str)
+def test_whole_numbers_of_any_type_are_ids(made, tmp_path, type_, ids):
+    """As pandas makes floats of whole numbers with gaps."""
+    made()
+    edges = {"src": IDS, "dst": IDS.take(pa.array([1, 2, 3, 4, 5, 0]))}
+    wanted = gsplit.import_graph("ring.csv", "wanted", labels=table_of(tmp_path, "w", id=IDS, y=list("abcdef")))
+    path = table_of(tmp_path, "e", **{name: in_type(column, type_) for name, column in edges.items()})
+    labels = table_of(tmp_path, "y", id=in_type(IDS, type_), y=list("abcdef"))
+    store = gsplit.import_graph(path, "named", ids=ids, labels=labels)
+    order = [int(store.ids().shown(at)) for at in range(6)] if ids == "any" else range(6)
+    assert store.graph.labels.tolist() == wanted.graph.labels[list(order)].tolist()
+
+
+@pytest.mark.parametrize(
+    ("value", "words"), [(2.5, "2.5"), (float(1 << 54), "#"), (math.inf, "inf"), ("2.0x", "2.0x")]
+)
+@pytest.mark.parametrize("ids", ["whole", "any"])
+def test_other_numbers_are_no_ids(made, refused, tmp_path, value, words, ids):
+    if isinstance(value, str) and ids == "any":
+        return
+    rows = [0, 1, value] if isinstance(value, float) else ["0", "1", value]
+    table_of(tmp_path, "e", src=rows, dst=[1, 2, 0])
+    with pytest.raises(InputError) as caught:
+        gsplit.import_graph("e.parquet", "never", ids=ids)
+    says(str(caught.value).replace("'", ""), "e.parquet, row 2, src", words)
+
+
+def table_of(tmp_path, name, **columns):
+    pq.write_table(pa.table(columns), tmp_path / f"{name}.parquet")
+    return f"{name}.parquet"
