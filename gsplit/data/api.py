@@ -14,6 +14,7 @@ from gsplit.data.folders import writing_folder
 from gsplit.data.importers import TABLES, check_of_kind, kind_of, load_source
 from gsplit.data.importers.keys import Keys
 from gsplit.data.importers.named_edges import IdOptions, load_named_edges
+from gsplit.data.importers.unconnected import add_by_id, with_unconnected
 from gsplit.data.importers.vertex_files import VertexFiles, attach
 from gsplit.data.store import GraphStore, open_store
 from gsplit.errors import InputError, one_line_errors
@@ -115,26 +116,22 @@ def make_store(
             if build.num_vertices is not None:
                 raise InputError("--num-vertices is for ids that are whole numbers; with --ids any it has no meaning")
             found, named = load_named_edges(Path(rest), ids, files.id_column, writer.path.parent)
+            add_by_id(named, files)
+            if ids.id_order == "sorted":
+                named.sort()
+            found = replace(found, num_vertices=named.num_vertices)
         else:
             if ids.prefix_flag:
                 raise InputError(f"{ids.prefix_flag} is for ids of any kind; add --ids any or drop it")
             if not ids.header or ids.id_order != "appearance":
                 flag = "--id-order" if ids.header else "--no-header"
                 raise InputError(f"{flag} is for ids of any kind; add --ids any or drop it")
-            found, named = (
-                load_source(
-                    source,
-                    seed=build.seed,
-                    root=root,
-                    regression=build.task == "regression",
-                    keys=keys,
-                    ends=ids.ends,
-                ),
-                None,
-            )
+            regression = build.task == "regression"
+            found = load_source(source, seed=build.seed, root=root, regression=regression, keys=keys, ends=ids.ends)
+            found, named = with_unconnected(found, files, writer.path.parent), None
         if found.num_vertices is None:
             found = replace(found, num_vertices=build.num_vertices)
-        opened = attach(found, files, named)
+        opened = attach(found, files.settled, named)
         fill_store(
             writer,
             opened,

@@ -150,6 +150,8 @@ def make_graphs() -> None:
     command(["import", "synthetic:tiny", "--out", "products"])
     command(["export", "products", "--to", "npz", "--out", "cora.npz"])
     command(["export", "products", "--to", "pyg", "--out", str(pyg)])
+    Path("ratings.csv").write_text("userId,movieId,rating,timestamp\n1,1,4.0,964982703\n1,31,2.5,964981247\n")
+    Path("movies.csv").write_text('movieId,title,genres\n1,Toy Story (1995),Comedy|Fantasy\n31,"Net, The",Drama\n')
 
 
 def test_no_reason_is_left_over():

@@ -25,6 +25,7 @@ from gsplit.data.importers.gaps import WORDS
 from gsplit.data.importers.graph_store import kept_gaps, store_source
 from gsplit.data.importers.named_edges import IdOptions
 from gsplit.data.importers.source import GraphSource
+from gsplit.data.importers.unconnected import add_by_id, reach, reaches_of
 from gsplit.data.importers.vertex_files import VertexFiles, places_of
 from gsplit.data.store import FILE, GraphStore, open_store
 from gsplit.errors import InputError
@@ -79,6 +80,9 @@ def from_store(
         return FromStore(
             source=_grown(store, add, files, ids, build, folder), ids=None, files=VertexFiles(), build=build
         )
+    if files.vertices or files.unknown == "add":
+        flag = "--vertices" if files.vertices else "--unknown add"
+        raise InputError(f"{flag} makes vertices of a new graph, or with --add EDGES; {store.path} has its own")
     named = named_ids(store, folder) if any(files.given) else None
     return FromStore(source=store_source(store), ids=named, files=files, build=build)
 
@@ -160,7 +164,7 @@ def _grown(
         named=named is not None,
         id_column=files.id_column,
         missing=files.missing,
-        unknown=files.unknown,
+        unknown=files.settled.unknown,
         gaps=files.all_gaps,
         skip=files.columns_beside_features,
     )
@@ -169,12 +173,17 @@ def _grown(
     edges = joined_edges(store, new, build.duplicates or "first")
     labels = None  # a table whose rows are those of the new vertices
     n = max(graph.num_vertices, bound)
-    if named is None:
+    if named is not None:
+        add_by_id(named, files)
+        n = named.num_vertices
+    else:
+        n = reach(n, list(reaches_of(files)))
         n = max(n, build.num_vertices or 0, *(table.reach(graph.num_vertices) for table in tables))
         if files.labels is not None and not names_vertices(files.labels, files.id_column):
             labels = attach_in_order(where, files, "labels")
             n = n if graph.features is not None else max(n, graph.num_vertices + _rows(labels.labels))
         check_num_vertices(n, where)
+    files = files.settled
     growth = Growth(graph=graph, where=where, ids=named or WholeIds(n), named=named is not None)
     known = grown_labels(growth, files, labels, build.task)
     grown = grown_features(growth, store, tables, adding, folder, build.feature_dtype)

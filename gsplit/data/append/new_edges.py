@@ -6,17 +6,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
 from gsplit.data.edge_history import history_of
 from gsplit.data.ids.kept_ids import FILE
 from gsplit.data.ids.named_ids import IDS_AT_ONCE, NamedIds
 from gsplit.data.ids.prefixes import prefixes_of
 from gsplit.data.importers import TABLES, kind_of, load_source
+from gsplit.data.importers.kept_edges import kept_edges
 from gsplit.data.importers.named_edges import IdOptions, load_named_edges
 from gsplit.data.importers.source import EdgeChunk, EdgeChunks, GraphSource, csc_edges
 from gsplit.data.repeats import joined
-from gsplit.data.spill import EdgeSpill
 from gsplit.data.store import FILE as STORE_FILE
 from gsplit.data.store import GraphStore
 from gsplit.errors import InputError
@@ -63,36 +61,7 @@ def read_new_edges(add: str, options: IdOptions, ids: NamedIds | None, folder: P
     if kind not in TABLES and (kind != "numpy" or Path(path).is_dir()):
         raise InputError(f"--add takes an edge list in text or Parquet, or an edge index in a .npy; {add} is neither")
     found = load_source(add, ends=options.ends)
-    return _kept(replace(found, where=path), folder)
-
-
-def _kept(found: GraphSource, folder: Path) -> tuple[GraphSource, int]:
-    """The edges in a file, so that their vertices are known before others read them."""
-    spill = EdgeSpill(folder, weights=np.float64 if found.edges.weighted else None)
-    count, bound = 0, 0
-    try:
-        for chunk in found.edges.chunks():
-            pairs = np.stack([chunk.source, chunk.destination], axis=1).astype(np.int64, copy=False)
-            if not len(pairs):
-                continue
-            if pairs.min() < 0:
-                at = int(np.argmax((pairs < 0).any(axis=1)))
-                raise InputError(
-                    f"{found.where}, {found.edges.place(count + at)}: {pairs[at, 0]} -> {pairs[at, 1]} names a "
-                    "vertex below 0; ids count from 0"
-                )
-            largest = int(pairs.max())
-            spill.add(pairs, chunk.weight, largest)
-            bound = max(bound, largest + 1)
-            count += len(pairs)
-    finally:
-        spill.close()
-
-    def chunks() -> Iterator[EdgeChunk]:
-        for pairs, weight in spill.pieces():
-            yield EdgeChunk(source=pairs[:, 0], destination=pairs[:, 1], weight=weight)
-
-    return replace(found, edges=replace(found.edges, chunks=chunks, count=count)), bound
+    return kept_edges(replace(found, where=path), folder)
 
 
 def joined_edges(store: GraphStore, new: GraphSource, duplicates: str) -> EdgeChunks:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from gsplit.data.ids.prefixes import prefixed
 from gsplit.data.ids.vertex_ids import VertexIds
 from gsplit.data.importers.checked import printable_line
-from gsplit.data.importers.tables import Table
+from gsplit.data.importers.tables import Table, open_table
 from gsplit.errors import InputError
 
 IDS = ("id", "node", "node_id", "vertex", "vertex_id", "")
@@ -27,7 +28,7 @@ NO_IDS = "none"
 
 DROP_NEEDS_COUNT = "{}: --unknown drop has to know how many vertices there are; give --num-vertices, or --ids any"
 
-Unknown = Literal["refuse", "drop"]
+Unknown = Literal["refuse", "drop", "add"]
 
 logger = logging.getLogger(__name__)
 
@@ -58,6 +59,57 @@ def named_column(table: Table, name: str, flag: str) -> int:
         many = "several columns" if found else "no column"
         raise InputError(f"{table.path} has {many} called {name}, the {flag}; it has {shown_names(table)}")
     return found[0]
+
+
+def table_with(
+    column: str | None, flag: str, own: Path | None, others: Sequence[Path | None], *, named: bool
+) -> Path | None:
+    """The table that has a column that was named, or the first of several names; None where none was.
+
+    Args:
+        column: the value of the flag.
+        flag: what messages call it.
+        own: the table that is for it, where there is one: if it has not the column, none has.
+        others: tables that may have it beside other things; those that are not there, and arrays, have none.
+        named: whether ids are of any kind, so that tables have headers.
+
+    Raises:
+        InputError: where none of several tables has it, or there is none.
+    """
+    if column is None:
+        return None
+    if own and own.suffix == ".npy":
+        raise InputError(f"{flag} {column} is for tables, and {own} is an array; drop it")
+    if own:
+        return own
+    first = column.split(",")[0].strip()
+    tables = [path for path in others if path and path.suffix != ".npy"]
+    opened = [open_table(path, header=True if named else None) for path in tables]
+    for table in opened:
+        if first.lower() in table.names:
+            return table.path
+    if len(opened) == 1:
+        named_column(opened[0], first, flag)
+        return tables[0]
+    raise InputError(
+        f"{flag} {column}: no table of --labels or --features has it"
+        if opened
+        else f"{flag} {column} is for a table of --labels, --features or --split-file; there is none"
+    )
+
+
+def number_column(table: Table, id_column: str | None) -> int | None:
+    """The column of a table with ids that are 0 .. N-1: that of ``--id-column``, or of a usual name; or None.
+
+    Raises:
+        InputError: where there is none of that name, or several.
+    """
+    if id_column not in (None, NO_IDS):
+        return named_column(table, id_column, "--id-column")
+    usual = [column for column, name in enumerate(table.names) if name in IDS]
+    if id_column == NO_IDS or not usual:
+        return None
+    return min(usual, key=lambda column: table.names[column] in INDEXES)
 
 
 def id_columns(table: Table, id_column: str | None, ids: VertexIds) -> list[int]:
@@ -118,11 +170,11 @@ def vertices_by_id(
     pieces = [ids.find(texts) for texts in texts_of_ids(table, columns, ids)]
     vertices = np.concatenate(pieces) if pieces else np.empty(0, np.int64)
     others = vertices < 0
-    if others.any() and unknown == "refuse":
+    if others.any() and unknown != "drop":
         at = int(np.argmax(others))
         raise InputError(
             f"{table.path}, {table.place(at)}: the id is in no edge, nor are those of {int(others.sum()) - 1} other "
-            "rows; remove these rows, or --unknown drop leaves them out"
+            "rows; remove these rows, or --unknown drop leaves them out, add keeps them as vertices without edges"
         )
     times = _check_once(table, vertices, ids.num_vertices, ids.shown)
     lacking = int((times == 0).sum())

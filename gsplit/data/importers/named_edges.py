@@ -136,10 +136,9 @@ def load_named_edges(
     ids = NamedIds(folder, names, given) if known is None else known
     prefixes = _of_ends(given, ids.prefixes, str(path)) if any(ids.prefixes.texts) else ids.prefixes.texts
     if any(prefixes):
-        shown = [printable_line(name) or "(nameless)" for name in given.columns]
-        logger.info(
-            "%s: ids in %s get the prefix %s, those in %s %s", path, shown[0], prefixes[0], shown[1], prefixes[1]
-        )
+        ends = zip(given.columns, prefixes, strict=True)
+        shown = [f"{printable_line(name) or '(nameless)'} {prefix or '(none)'}" for name, prefix in ends]
+        logger.info("%s: ids have prefixes, those in the column %s, those in %s", path, *shown)
     weighted = columns.weight is not None
     spill = EdgeSpill(folder, weights=np.float64 if weighted else None)
     begin = 0
@@ -150,12 +149,10 @@ def load_named_edges(
             # An edge's source appears before its destination, and both before the next edge's.
             both = [_interleaved(a, b) for a, b in zip(sources, destinations, strict=True)]
             for column in both:
-                _check_texts(column, table, begin, alone=width == 1)
+                check_texts(column, table, begin, alone=width == 1, each=2)
             pairs[:] = ids.add(both).reshape(-1, 2)
             spill.add(pairs, weight, ids.num_vertices)
             begin += len(pairs)
-    if options.id_order == "sorted":
-        ids.sort()
 
     def chunks() -> Iterator[EdgeChunk]:
         for pairs, weight in spill.pieces():
@@ -224,8 +221,15 @@ def _interleaved(first: Any, second: Any) -> Any:
     return both.take(pa.array(np.arange(len(both)).reshape(2, -1).T.ravel()))
 
 
-def _check_texts(column: Any, table: Table, begin: int, *, alone: bool) -> None:
-    """Check one column of the ids of some edges, by turns their sources and destinations.
+def check_texts(column: Any, table: Table, begin: int, *, alone: bool, each: int = 1) -> None:
+    """Check one column of ids.
+
+    Args:
+        column: texts of pyarrow.
+        table: the ids' own, for messages.
+        begin: the row of the first.
+        alone: whether an id has no other column.
+        each: number of ids of a row: of an edge its source and its destination, by turns.
 
     Raises:
         InputError: naming the line, where one is empty, or no text that could be read back.
@@ -234,13 +238,13 @@ def _check_texts(column: Any, table: Table, begin: int, *, alone: bool) -> None:
 
     lengths = pc.binary_length(column).to_numpy()
     if len(lengths) and lengths.min() == 0:
-        row = begin + int(np.argmin(lengths)) // 2
+        row = begin + int(np.argmin(lengths)) // each
         raise InputError(f"{table.path}, {table.place(row)}: an id is empty; remove the line or give it one")
     # NumPy's texts lose a NUL at the end.
     marks = {"\0": "a NUL character"} | ({} if alone else {SEPARATOR: "the control character U+001F"})
     for mark, called in marks.items():
         if (found := pc.match_substring(column, mark)).true_count:
-            row = begin + int(np.argmax(found.to_numpy(zero_copy_only=False))) // 2
+            row = begin + int(np.argmax(found.to_numpy(zero_copy_only=False))) // each
             raise InputError(f"{table.path}, {table.place(row)}: an id holds {called}; remove it")
 
 

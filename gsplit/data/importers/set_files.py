@@ -44,7 +44,7 @@ def set_of_file(
         raise InputError(f"{path} has {table.num_columns} columns; the ids of a vertex set need one")
     chunks = [vertices for (vertices,) in table.read([0], [int])]
     vertices = np.concatenate(chunks) if chunks else np.empty(0, np.int64)
-    if unknown == "refuse":
+    if unknown != "drop":
         return vertices, table.place
     if n is None:
         raise InputError(DROP_NEEDS_COUNT.format(path))
@@ -52,7 +52,25 @@ def set_of_file(
 
 
 def _named(path: Path, ids: VertexIds, unknown: Unknown) -> tuple[NDArray[np.int64], Place]:
-    """Vertices by their ids, a line each, in as many columns as an id has; a first line of names is a header."""
+    """Vertices by their ids, a line each."""
+    table = ids_table(path, ids)
+    pieces = [ids.find(texts) for texts in texts_of_ids(table, range(len(ids.names)), ids)]
+    vertices = np.concatenate(pieces) if pieces else np.empty(0, np.int64)
+    if (vertices < 0).any() and unknown != "drop":
+        at = int(np.argmin(vertices))
+        raise InputError(
+            f"{path}, {table.place(at)}: the id is in no edge; remove the line, or --unknown drop leaves it out, "
+            "--vertices makes vertices of ids that are in none"
+        )
+    return _kept(vertices, table)
+
+
+def ids_table(path: Path, ids: VertexIds) -> Table:
+    """A list of ids of any kind, in as many columns as an id has; a first line of names is a header.
+
+    Raises:
+        InputError: where the file is missing or damaged, or has other columns.
+    """
     table = open_table(path, header=False)
     width = len(ids.names)
     if table.num_columns != width:
@@ -62,14 +80,7 @@ def _named(path: Path, ids: VertexIds, unknown: Unknown) -> tuple[NDArray[np.int
     known = width == 1 and bool(names) and (names[0] in IDS[:-1] or bool(ids.prefixes.of_column(names[0])))
     if known or names == [name.lower() for name in ids.names]:
         table = open_table(path, header=True)
-    pieces = [ids.find(texts) for texts in texts_of_ids(table, range(width), ids)]
-    vertices = np.concatenate(pieces) if pieces else np.empty(0, np.int64)
-    if (vertices < 0).any() and unknown == "refuse":
-        at = int(np.argmin(vertices))
-        raise InputError(
-            f"{path}, {table.place(at)}: the id is in no edge; remove the line, or --unknown drop leaves it out"
-        )
-    return _kept(vertices, table)
+    return table
 
 
 def _kept(vertices: NDArray[np.int64], table: Table) -> tuple[NDArray[np.int64], Place]:

@@ -6,7 +6,7 @@ Each is a ``.npy``, or a table in text or Parquet with one row a vertex, in the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,10 +21,9 @@ from gsplit.data.importers.column_kinds import SKIP, column_of_times, parse_colu
 from gsplit.data.importers.feature_tables import Joining, array_block, features_of
 from gsplit.data.importers.gaps import USUAL, WORDS, Gaps, check_words
 from gsplit.data.importers.label_tables import Labels, labels_of, times_of
-from gsplit.data.importers.matching import Unknown, named_column
+from gsplit.data.importers.matching import Unknown, table_with
 from gsplit.data.importers.set_files import set_of_file, sets_of_file
 from gsplit.data.importers.source import GraphSource
-from gsplit.data.importers.tables import open_table
 from gsplit.data.labels.time_sets import Times
 from gsplit.errors import InputError
 
@@ -65,7 +64,10 @@ class VertexFiles(Checked):
     """Treatment of features that are not there, also of vertices without a row: refuse them, or fill in zero, or
     the mean of the training vertices (of all where there are none; for a category, the share of each)."""
     unknown: Unknown = "refuse"
-    """Treatment of rows whose ids are no vertex's: refuse them, or drop them."""
+    """Treatment of rows whose ids are no vertex's: refuse them, drop them, or add them as vertices without edges
+    (rows of features, labels and --split-file)."""
+    vertices: Path | None = None
+    """A file of ids, one a line, which are vertices even if no edge has them."""
     gaps: Annotated[cli.WordList, Accepted(check_words)] = WORDS
     """Words that stand for no value in features, labels and times, in any case, beside an empty field."""
     standardize: bool = False
@@ -97,9 +99,11 @@ class VertexFiles(Checked):
             raise InputError(f"--split-by {self.split_by} makes all vertex sets; drop --{lists[0]}")
         if self.columns and not self.features:
             raise InputError("--columns is for tables of --features; there is none")
-        if self.unknown == "drop" and all(path.suffix == ".npy" for path in self.given):
+        if (self.unknown == "drop" and all(path.suffix == ".npy" for path in self.given)) or (
+            self.unknown == "add" and not any(self.tables)
+        ):
             raise InputError(
-                "--unknown drop is for rows of tables of features, labels and vertex sets; there is none"
+                f"--unknown {self.unknown} is for rows of tables of features, labels and vertex sets; there is none"
             )
         for flag, value in (("label-separator", self.label_separator), ("unlabelled", self.unlabelled)):
             if value and not (self.labels or self.label_column):
@@ -126,6 +130,11 @@ class VertexFiles(Checked):
     def times(self) -> tuple[str, str | None] | None:
         """The column of ``split_by``, and its kind where it or ``columns`` says one that times may have."""
         return None if self.split_by is None else column_of_times(self.split_by, parse_columns(self.columns))
+
+    @property
+    def settled(self) -> VertexFiles:
+        """The files where the ids that they add are vertices already."""
+        return replace(self, vertices=None, unknown="refuse" if self.unknown == "add" else self.unknown)
 
     def only(self, name: str) -> VertexFiles:
         """The labels or the split file alone, with the configuration for it."""
@@ -318,40 +327,3 @@ class _Attached:
             places={name: place for name, (_, place) in found.items() if place is not None},
             called={name: str(path) for name, path in paths.items()},
         )
-
-
-def table_with(
-    column: str | None, flag: str, own: Path | None, others: Sequence[Path | None], *, named: bool
-) -> Path | None:
-    """The table that has a column that was named, or the first of several names; None where none was.
-
-    Args:
-        column: the value of the flag.
-        flag: what messages call it.
-        own: the table that is for it, where there is one: if it has not the column, none has.
-        others: tables that may have it beside other things; those that are not there, and arrays, have none.
-        named: whether ids are of any kind, so that tables have headers.
-
-    Raises:
-        InputError: where none of several tables has it, or there is none.
-    """
-    if column is None:
-        return None
-    if own and own.suffix == ".npy":
-        raise InputError(f"{flag} {column} is for tables, and {own} is an array; drop it")
-    if own:
-        return own
-    first = column.split(",")[0].strip()
-    tables = [path for path in others if path and path.suffix != ".npy"]
-    opened = [open_table(path, header=True if named else None) for path in tables]
-    for table in opened:
-        if first.lower() in table.names:
-            return table.path
-    if len(opened) == 1:
-        named_column(opened[0], first, flag)
-        return tables[0]
-    raise InputError(
-        f"{flag} {column}: no table of --labels or --features has it"
-        if opened
-        else f"{flag} {column} is for a table of --labels, --features or --split-file; there is none"
-    )

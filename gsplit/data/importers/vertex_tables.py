@@ -22,12 +22,12 @@ from gsplit.data.importers.checked import NotNumbersError, printable_line
 from gsplit.data.importers.column_kinds import SKIP
 from gsplit.data.importers.gaps import GLANCE_ROWS, USUAL, Gaps
 from gsplit.data.importers.matching import (
-    IDS,
     INDEXES,
     NO_IDS,
     Unknown,
     id_columns,
     named_column,
+    number_column,
     vertices_by_id,
     vertices_by_number,
 )
@@ -118,15 +118,11 @@ class VertexTable:
     def _id_columns(self, id_column: str | None, ids: VertexIds | None) -> list[int]:
         """The columns that hold ids; the index of pandas beside ids with a name says nothing."""
         names = self.table.names
-        usual = [column for column, name in enumerate(names) if name in IDS]
-        columns: list[int] = []
         if ids is not None:
             columns = id_columns(self.table, id_column, ids)
-        elif self._named:
-            assert id_column is not None
-            columns = [named_column(self.table, id_column, "--id-column")]
-        elif id_column is None and usual:
-            columns = [min(usual, key=lambda column: names[column] in INDEXES)]
+        else:
+            column = number_column(self.table, id_column)
+            columns = [] if column is None else [column]
         if columns:
             self._ids = columns[0]
             self._ignored = [c for c, name in enumerate(names) if name in INDEXES and c not in columns]

@@ -27,6 +27,7 @@ def write_files(folder: Path) -> None:
     np.save(folder / "features.npy", np.arange(8, dtype=np.float64).reshape(4, 2))
     np.save(folder / "labels.npy", np.array([0, 1, 1, 0]))
     np.save(folder / "many.npy", np.arange(20) % 2)
+    np.save(folder / "numbers.npy", np.array([7]))
     for name, vertex in (("train", 0), ("valid", 1), ("test", 2)):
         np.save(folder / f"{name}.npy", np.array([vertex]))
     (folder / "users.csv").write_text("user,age\n3,10\n2,11\n1,12\n0,13\n")
@@ -109,6 +110,7 @@ IMPORT: Table = {
     ),
     "missing": Row(value="mean", see=graph_of("features"), base=PEOPLE),
     "unknown": "with refuse, the default, a row of nobody ends the import: test_rows_of_nobody, below",
+    "vertices": Row(value=file("numbers.npy"), see=shape),
     "gaps": Row(value=("de",), see=graph_of("features"), base={**PEOPLE, "columns": ("*:skip", "land:code")}),
     "unlabelled": Row(value=("a;b",), see=graph_of("labels"), base={**PEOPLE, "label_column": "class"}),
     "standardize": Row(value=True, see=graph_of("features"), base=PEOPLE),
