@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from support.garbage import collect_seldom
 from support.graphs import lay_out, random_graph
 from support.pool import Pool
 from support.predictions import InPool as PredictsInPool
@@ -24,6 +25,13 @@ from gsplit.device import accelerator
 def pytest_configure():
     # A shell's background jobs ignore SIGINT, and so would all that tests start: here it means Ctrl-C.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    collect_seldom()
+    # As each trainer does. Where tests take all cores, threads that wait for each other take most of the time.
+    torch.set_num_threads(1)
+
+
+def pytest_collection_finish():
+    collect_seldom()  # what tests have imported is there now
 
 
 LONGEST = (
@@ -75,10 +83,11 @@ def _leave_cases(items):
 
 
 @pytest.fixture(autouse=True)
-def _levels_of_loggers():
-    """A command that a test calls in this process makes our loggers say more, also to the tests after it."""
+def _settings_of_the_process():
+    """A command that a test calls in this process sets threads and what loggers say, also for the tests after it."""
     levels = {name: logging.getLogger(name).level for name in cli.OURS}
     yield
+    torch.set_num_threads(1)
     for name, level in levels.items():
         logging.getLogger(name).setLevel(level)
 

@@ -7,15 +7,6 @@ import torch
 from support.accelerators import SCHEDULES
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread():
-    """Sums in this process are those of a trainer with one thread."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 @pytest.fixture(autouse=True)
 def _registered_memory_stays_mapped(kind):
     """Memory that is unmapped while it is registered is so for whatever is mapped there next."""

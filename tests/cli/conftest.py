@@ -8,11 +8,11 @@ import importlib
 import logging
 import os
 import shutil
-import subprocess
 import sys
 
 import numpy as np
 import pytest
+from support.commands import python
 from support.devices import hide
 
 import gsplit
@@ -47,7 +47,7 @@ def gsplit_script(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def made(tmp_path_factory):
+def made(tmp_path_factory, in_pool):
     """Made once: store, other (another seed), layout, layout-other, run, and ids.npy with a vertex out of range."""
     folder = tmp_path_factory.mktemp("made")
     for name, seed in (("store", 0), ("other", 1)):
@@ -55,7 +55,8 @@ def made(tmp_path_factory):
     for store, layout in (("store", "layout"), ("other", "layout-other")):
         partition(PartitionConfig(store=folder / store, out=folder / layout, parts=2))
     config = gsplit.TrainConfig(out=folder / "run", epochs=1, hidden=4, fan_out=(3, 3), device="cpu", threads=1)
-    gsplit.train(folder / "layout", config)
+    with in_pool():
+        gsplit.train(folder / "layout", config)
     np.save(folder / "ids.npy", np.array([1, 2, 1000]))
     return folder
 
@@ -102,14 +103,7 @@ def refused_process(place):
 
     def run(command, *arguments, **environment):
         before = contents(place)
-        done = subprocess.run(
-            [sys.executable, "-m", f"gsplit.{command}", *map(str, arguments)],
-            capture_output=True,
-            text=True,
-            cwd=place,
-            env={**os.environ, **environment},
-            timeout=120,
-        )
+        done = python("-m", f"gsplit.{command}", *arguments, cwd=place, env={**os.environ, **environment}, code=2)
         assert_one_error(done.returncode, done.stderr, before, contents(place))
         return done.stderr
 

@@ -23,8 +23,9 @@ def trained(layout, run, **changes):
 
 
 @pytest.fixture(scope="module")
-def without_samplers(layouts, tmp_path_factory):
-    return trained(layouts(2).path, tmp_path_factory.mktemp("n0") / "run", samplers=0, prefetch=0)
+def without_samplers(layouts, tmp_path_factory, in_pool):
+    with in_pool():
+        return trained(layouts(2).path, tmp_path_factory.mktemp("n0") / "run", samplers=0, prefetch=0)
 
 
 @pytest.mark.cases(1)

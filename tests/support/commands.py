@@ -20,34 +20,22 @@ LIMIT_S = 10.0
 """Within which a run must have ended after one of its processes died."""
 BATCHES = 20
 """Of an epoch: 400 training vertices."""
-FLAGS = [
-    "--device",
-    "cpu",
-    "--fan-out",
-    "5,5",
-    "--batch-size",
-    "20",
-    "--hidden",
-    "8",
-    "--epochs",
-    "3",
-    "--lr",
-    "0.01",
-    "--checkpoint-every-batches",
-    "2",
-    "--threads",
-    "1",
-    "--samplers",
-    "2",
-]
-WHOLE = [
-    *("--device", "cpu", "--strategy", "full", "--num-layers", "2"),
-    *("--hidden", "8", "--lr", "0.01", "--threads", "1"),
-]
-"""A run on the whole graph: a step an epoch."""
-OWN = [word for word in FLAGS if word not in ("--hidden", "8")]
+_COMMON = "--device cpu --lr 0.01 --threads 1"
+_SAMPLED = f"{_COMMON} --fan-out 5,5 --batch-size 20 --epochs 3 --checkpoint-every-batches 2 --samplers 2"
+OWN = _SAMPLED.split()
 """Of a model of one's own, which has a width of its own."""
+FLAGS = f"{_SAMPLED} --hidden 8".split()
+WHOLE = f"{_COMMON} --strategy full --num-layers 2 --hidden 8".split()
+"""A run on the whole graph: a step an epoch."""
 FOR_EVER = ["--epochs", "100000"]
+
+
+def python(*words, code=0, **options) -> subprocess.CompletedProcess[str]:
+    """What a process of its own said, started as ``python WORDS``: it ends, with this exit code."""
+    given = {"capture_output": True, "text": True, "timeout": 300, **options}
+    done = subprocess.run([sys.executable, *map(str, words)], check=False, **given)
+    assert done.returncode == code, done.stdout[-6000:] + done.stderr
+    return done
 
 
 class Command:

@@ -22,6 +22,7 @@ from gsplit.engine.rows.shared import Shared
 from gsplit.parallel import rendezvous
 from gsplit.parallel.join import joined
 from gsplit.processes import start
+from support.garbage import collect_seldom
 
 SIZE = 4
 PATIENCE_S = 120.0
@@ -78,6 +79,7 @@ class Pool:
 def _serve(rank, pipes, port, shared, kind) -> None:
     global SHARED
     SHARED = shared
+    collect_seldom()
     pipe = pipes[rank]
     with joined(rank, SIZE, port, kind, threads=1) as member:
         groups = {world: dist.new_group(list(range(world))) for world in range(1, SIZE + 1)}

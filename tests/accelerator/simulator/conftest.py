@@ -14,16 +14,14 @@ def sim():
     """``torch.ops.sim`` with the lazy schedule, no waits counted and nothing broken, before and after."""
     if not hasattr(torch, "sim"):
         pytest.skip("PyTorch does not know the simulated accelerator (tests/simulator/README.md)")
-    controls, threads = torch.ops.sim, torch.get_num_threads()
+    controls = torch.ops.sim
     controls.clear_errors()
     controls.set_schedule(SCHEDULES[-1])
     controls.reset_waits()
-    torch.set_num_threads(1)  # sums are those of a stream's thread
     yield controls
     controls.forbid_waits(False)
     controls.clear_errors()
     controls.set_schedule("lazy")
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture(params=SCHEDULES)

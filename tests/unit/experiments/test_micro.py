@@ -12,15 +12,6 @@ from experiments.micro import aggregation, convolutions, partial_sums, sampler_m
 from gsplit.errors import InputError
 
 
-@pytest.fixture
-def one_thread():
-    """The benchmarks set the number of threads; others have theirs back."""
-    before = torch.get_num_threads()
-    yield
-    torch.set_num_threads(before)
-
-
-@pytest.mark.usefixtures("one_thread")
 def test_aggregation(capsys, tmp_path):
     out = tmp_path / "found.json"
     words = "--destinations=20 --sources=50 --degree=3 --widths=4,8 --threads=1,2 --repeats=1"
@@ -45,7 +36,6 @@ def test_the_products_that_are_compared_agree():
         torch.testing.assert_close(gradient, results["ours"][1])
 
 
-@pytest.mark.usefixtures("one_thread")
 def test_step(layouts, tmp_path):
     out = tmp_path / "found.json"
     words = f"{layouts(2).path} --hidden 4 --fan-out 3,3 --targets 20 --steps 1 --json {out}"
@@ -69,7 +59,6 @@ def test_the_floor_of_a_step_is_counted():
     assert floor["activation"] == 5 * 8 * 5
 
 
-@pytest.mark.usefixtures("one_thread")
 def test_convolutions():
     words = ["--destinations=20", "--sources=50", "--fan-out=3", "--width=8", "--repeats=1"]
     rows = convolutions.measure(convolutions.command.parse(words))

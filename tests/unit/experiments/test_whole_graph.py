@@ -36,15 +36,6 @@ def tiny(tmp_path_factory):
     return work, store_of("synthetic:tiny", data=work, work=work)
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Threads that wait for each other take seconds where other tests use the cores."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 def config_of(task: Task, **changes) -> TrainConfig:
     """The run of ours that trains a task in one mini-batch."""
     settings = {"hidden": task.hidden, "epochs": task.epochs, "lr": task.lr, "seed": task.seed, **changes}
