@@ -5,8 +5,6 @@ from __future__ import annotations
 import gc
 import os
 import re
-import subprocess
-import sys
 from dataclasses import replace
 from typing import Any
 from unittest import mock
@@ -14,6 +12,7 @@ from unittest import mock
 import pytest
 import torch
 from support import pool as pool_module
+from support.commands import python
 from support.graphs import lay_out, random_graph
 from support.messages import line_with, says
 from support.runs import config_for, run_for
@@ -152,11 +151,8 @@ def test_a_plan_that_does_not_fit_its_devices_is_refused_with_one_that_does(cont
 def test_a_small_device_refuses_a_plan_with_exit_code_2(controls, tmp_path, plan):
     layout = lay_out(random_graph(4000, 8, seed=3, features=128), tmp_path, parts=2, method="deal")
     flags = ["--strategy", "full", "--model", "gcn", "--num-layers", "2", "--hidden", "64", "--device", "sim", *plan]
-    done = subprocess.run(
-        [sys.executable, "-m", "gsplit.train", layout.path, *flags, "--out", tmp_path / "run"],
-        env=os.environ | {"GSPLIT_SIM_BYTES": str(2 << 20)}, capture_output=True, text=True, check=False, timeout=120,
-    )  # fmt: skip
-    assert done.returncode == 2, done.stderr
+    words = ("-m", "gsplit.train", layout.path, *flags, "--out", tmp_path / "run")
+    done = python(*words, env=os.environ | {"GSPLIT_SIM_BYTES": str(2 << 20)}, code=2)
     line = done.stderr.splitlines()[-1]
     says(line, "sim, 1.9 MiB")
     assert not (tmp_path / "run").exists()

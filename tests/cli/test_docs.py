@@ -8,7 +8,6 @@ import os
 import re
 import runpy
 import shlex
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +17,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from support import pool as pool_module
+from support.commands import python
 from support.devices import HIDDEN
 from support.libraries import HAS_DGL, needs_dgl
 from support.runs import records
@@ -83,7 +83,7 @@ def read(tmp_path, monkeypatch, pool, in_pool, capsys):
         if words[1:3] == ["-m", "gsplit.train"]:
             words += ["--device", "cpu"]
         if command.endswith(OWN_PROCESSES):
-            return run_apart(words[1:])
+            return python(*words[1:], env={**os.environ, **HIDDEN}).stdout
         with in_pool():
             if words[1] != "-m":
                 runpy.run_path(words[1], run_name="__main__")
@@ -226,20 +226,6 @@ def test_dgl_lists_fan_outs_the_other_way_round():
     graph = dgl.rand_graph(50, 2000)
     _, _, blocks = dgl.dataloading.NeighborSampler([2, 7]).sample_blocks(graph, np.arange(5))
     assert [int(block.in_degrees().max()) for block in blocks] == [2, 7]
-
-
-def run_apart(words):
-    """What a command says that runs as a user runs it."""
-    done = subprocess.run(
-        [sys.executable, *words],
-        env={**os.environ, **HIDDEN},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, f"{words}\n{done.stderr}"
-    return done.stdout
 
 
 def test_the_first_screen_says_what_has_never_run_and_where_it_does_not_help():

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import pytest
+from support.commands import python
 
 
 def test_all_is_well(place, gsplit_script):
     """A process of its own, as pip's script starts it."""
     words = ["doctor", "layout", "--device", "cpu", "--fan-out", "3,3", "--json"]
-    done = subprocess.run([sys.executable, gsplit_script, *words], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+    done = python(gsplit_script, *words)
+    assert done.stderr == ""
     found = json.loads(done.stdout)
     assert found["problems"] == []
     assert found["training"]["step"]["mini_batch"] > 0

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 import runpy
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ import matplotlib as mpl
 import nbformat
 import numpy as np
 import pytest
+from support.commands import python
 from support.devices import HIDDEN, hide
 from support.libraries import needs_dgl
 
@@ -53,10 +53,7 @@ def alone(tmp_path, monkeypatch):
 
 def apart(name, *arguments, folder):
     """What a script says that is started in ``folder``."""
-    words = [sys.executable, str(EXAMPLES / f"{name}.py"), *map(str, arguments)]
-    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return python(EXAMPLES / f"{name}.py", *arguments, cwd=folder).stdout
 
 
 def accuracies(text):

@@ -3,54 +3,28 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
+from support.commands import python
 
 import gsplit
 
 
-def run(*words, script=None) -> str:
-    start = ["-m"] if script is None else [script]
-    done = subprocess.run([sys.executable, *map(str, [*start, *words])], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+def run(words, *paths, script="-m") -> str:
+    """What a command says; each ``{}`` of it is a path."""
+    return python(script, *(word.format(*paths) for word in words.split())).stdout
 
 
 def test_cora_with_4_trainers(real_data, tmp_path):
     graph, layout, out = tmp_path / "cora", tmp_path / "cora-4", tmp_path / "run"
-    assert "2,708 vertices, 10,556 directed edges" in run(
-        "gsplit.data", "import", real_data / "cora.npz", "--out", graph
-    )
-    assert "local edges 0.9" in run("gsplit.partition", graph, "--parts", 4, "--out", layout)
-    assert "verified" in run("gsplit.data", "info", layout, "--verify", "--store-dir", graph)
-    printed = run(
-        "gsplit.train",
-        layout,
-        "--out",
-        out,
-        "--fan-out",
-        "10,10",
-        "--batch-size",
-        140,
-        "--hidden",
-        64,
-        "--lr",
-        0.01,
-        "--epochs",
-        60,
-        "--weight-decay",
-        5e-4,
-        "--input-dropout",
-        0.5,
-        "--normalize-features",
-        "--device",
-        "cpu",
-        "--save-predictions",
-        "classes",
-    )
+    printed = run("gsplit.data import {0}/cora.npz --out {1}", real_data, graph)
+    assert "2,708 vertices, 10,556 directed edges" in printed
+    assert "local edges 0.9" in run("gsplit.partition {0} --parts 4 --out {1}", graph, layout)
+    assert "verified" in run("gsplit.data info {0} --verify --store-dir {1}", layout, graph)
+    flags = "--fan-out 10,10 --batch-size 140 --hidden 64 --lr 0.01 --epochs 60 --weight-decay 5e-4"
+    flags += " --input-dropout 0.5 --normalize-features --device cpu --save-predictions classes"
+    printed = run(f"gsplit.train {{0}} --out {{1}} {flags}", layout, out)
     assert printed.startswith("Epoch 01 | loss 1.9")
     summary = json.loads((out / "summary.json").read_text())
     assert summary["trainers"] == 4
@@ -65,39 +39,20 @@ def test_cora_with_4_trainers(real_data, tmp_path):
 
 @pytest.mark.slow
 def test_flags_as_users_of_other_systems_write_them(tmp_path, gsplit_script):
-    run("gsplit.data", "import", "synthetic:tiny", "--out", tmp_path / "a graph")
-    layout = tmp_path / "a layout"
-    run("gsplit.partition", tmp_path / "a graph", "--parts=2", "--weights", "degree", "--out", layout)
-    run(
-        "train",
-        layout,
-        "--gpus",
-        2,
-        "--fan_out",
-        5,
-        4,
-        3,
-        "--batch_size=100",
-        "--num_layers",
-        3,
-        "--epochs",
-        1,
-        "--device=cpu",
-        "--out",
-        tmp_path / "a run",
-        script=gsplit_script,
-    )
-    config = json.loads((tmp_path / "a run" / "config.json").read_text())
+    graph, layout, out = (tmp_path / name for name in ("a graph", "a layout", "a run"))
+    run("gsplit.data import synthetic:tiny --out {0}", graph)
+    run("gsplit.partition {0} --parts=2 --weights degree --out {1}", graph, layout)
+    flags = "--gpus 2 --fan_out 5 4 3 --batch_size=100 --num_layers 3 --epochs 1 --device=cpu"
+    run(f"train {{0}} {flags} --out {{1}}", layout, out, script=gsplit_script)
+    config = json.loads((out / "config.json").read_text())
     assert (config["fan_out"], config["batch_size"], config["gpus"]) == ([5, 4, 3], 100, 2)
-    printed = run("gsplit.train", "--resume", tmp_path / "a run", "--epochs", 2)
+    printed = run("gsplit.train --resume {0} --epochs 2", out)
     assert [line.split(" |")[0] for line in printed.splitlines() if line.startswith("Epoch")] == ["Epoch 02"]
     wanted = tmp_path / "wanted.txt"
     wanted.write_text("7\n990\n7\n")
-    words = (tmp_path / "a run", layout, "--device=cpu", "--vertices", wanted)
     predicted = tmp_path / "predicted.csv"
-    assert "classes of 3 vertices" in run(
-        "predict", *words, "--out", predicted, "--fan_out", 5, 5, "-1", script=gsplit_script
-    )
+    words = "predict {0} {1} --device=cpu --vertices {2} --out {3} --fan_out 5 5 -1"
+    assert "classes of 3 vertices" in run(words, out, layout, wanted, predicted, script=gsplit_script)
     header, *lines = predicted.read_text().splitlines()
     assert header == "vertex,class"
     assert [line.split(",")[0] for line in lines] == ["7", "990", "7"]

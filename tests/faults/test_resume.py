@@ -54,22 +54,8 @@ def test_micro_batches_with_shares_and_caches_resume_as_well(layout, tmp_path, t
 
     Steps of several mini-batches, their momentum, and rates that go by scores in the middle of epochs.
     """
-    flags = [
-        *FLAGS,
-        "--epochs",
-        "2",
-        "--strategy",
-        "data",
-        "--cache",
-        "replicated",
-        "--cache-size",
-        "10%",
-        "--model",
-        "gcn",
-        "--norm",
-        "batch",
-        *f"{RECIPE} {SCORES}".split(),
-    ]
+    more = "--epochs 2 --strategy data --cache replicated --cache-size 10% --model gcn --norm batch"
+    flags = [*FLAGS, *f"{more} {RECIPE} {SCORES}".split()]
     whole, run = tmp_path / "whole", tmp_path / "killed"
     train_here(layout.path, "--out", whole, *flags)
     command = train(layout.path, "--out", run, *flags, "--profile")

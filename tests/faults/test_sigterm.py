@@ -19,18 +19,8 @@ def test_a_run_that_is_terminated_with_all_its_processes_writes_a_checkpoint(lay
     run.mkdir(parents=True)
     (run / "config.json").write_text('{"fan_out": [5, 5]}')
     (run / "summary.json").write_text("of the run that is replaced")
-    command = train(
-        layout.path,
-        "--out",
-        run,
-        "--overwrite",
-        *FLAGS,
-        *FOR_EVER,
-        "--checkpoint-every",
-        "0",
-        "--checkpoint-every-batches",
-        "0",
-    )
+    no_checkpoint = ["--checkpoint-every", "0", "--checkpoint-every-batches", "0"]
+    command = train(layout.path, "--out", run, "--overwrite", *FLAGS, *FOR_EVER, *no_checkpoint)
     command.wait_until((run / "metrics.jsonl").exists)
     processes = command.children
     for process in [*command.trainers, *command.samplers]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from support.blocks import unsplit
 from support.graphs import lay_out, random_graph, with_signs
 from support.messages import line_with
 from support.steps import CPU
@@ -20,7 +21,6 @@ from gsplit.errors import InputError
 from gsplit.features import EdgeLoader, FeatureLoader, HostRows
 from gsplit.models.prepared import prepare
 from gsplit.runs import checkpoint
-from gsplit.sampling import MiniBatchSampler
 
 
 def graph_of(*, weighted: bool | str = False):
@@ -51,13 +51,10 @@ def on_blocks(model, graph, layers, dtype):
     """Logits of all vertices over all neighbours, as blocks compute them."""
     prepared, needs = prepare(model)
     edges = EdgeLoader(graph, device=CPU, dtype=dtype, **needs)
-    sampler = MiniBatchSampler(
-        graph.indptr, graph.indices, [0, graph.num_vertices], fan_outs=[-1] * layers, seed=0, edge_ids=edges.weights
-    )
-    sampler.sample(np.arange(graph.num_vertices), epoch=0, batch=0)
+    segment = unsplit(graph, range(graph.num_vertices), [-1] * layers, edge_ids=edges.weights)
     rows = FeatureLoader(HostRows(graph.features), device=CPU, dtype=dtype, normalize=False, threads=1)
     inputs = SplitLoader(type("Layout", (), {"graph": graph}), CPU, rows, edges)
-    return prepared(*inputs.inputs(sampler.segment(0), None))
+    return prepared(*inputs.inputs(segment, None))
 
 
 OPTIONS = {

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 import tempfile
 import textwrap
 from pathlib import Path
@@ -14,6 +12,7 @@ import numpy as np
 import psutil
 import pytest
 import torch
+from support.commands import python
 from support.graphs import random_graph
 from support.libraries import needs_dgl
 from support.messages import line_with
@@ -189,8 +188,6 @@ if __name__ == "__main__":
 def test_a_script_that_ends_with_an_exception_leaves_nothing(temporary, tmp_path):
     (tmp_path / "script.py").write_text(SCRIPT)
     environment = {**os.environ, "TMPDIR": str(temporary)}
-    words = [sys.executable, str(tmp_path / "script.py")]
-    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False, timeout=120)
+    done = python(tmp_path / "script.py", env=environment, code=1)
     assert done.stdout.splitlines()[-1] == "1", done.stderr
     assert done.stderr.endswith("RuntimeError: after all\n")
-    assert done.returncode == 1

@@ -8,17 +8,16 @@ import itertools
 import numpy as np
 import pytest
 import torch
+from support.gradients import assert_near_step
 from support.models import DGL, OURS, OWN, PYG, WEIGHTED, names
-from support.reference import sample_and_split
-from support.steps import CPU, Step
+from support.reference import splits_of
+from support.steps import ALONE, CPU, Step, targets_of, targets_of_first
 
 from gsplit.data import open_layout
 from gsplit.nn import BatchComm, ExchangeCounters, Route, exchange
-from gsplit.parallel import Member
 
 FAN_OUTS = [4, 3, 5]
 DIFFERENCE = 1e-6
-ALONE = Member(rank=0, world=1, device=CPU)
 
 
 def step_in_pool(member, path, targets, dtype, name):
@@ -46,25 +45,10 @@ def step_alone(layout, targets, dtype, name):
     return Step(ALONE, layout, targets, FAN_OUTS, dtype, name).gradients()
 
 
-def targets_of(layout, count):
-    return np.sort(layout.permutation[layout.graph.train_idx])[:count]
-
-
 EACH = [
-    "sage",
-    "gat",
-    "gcn",
-    "weighted-gcn",
-    "pyg-SAGEConv",
-    "pyg-GATConv",
-    "pyg-GATv2Conv",
-    "pyg-GINConv",
-    "pyg-GCNConv",
-    "pyg-TransformerConv",
-    "dgl-SAGEConv",
-    "dgl-GATConv",
-    "dgl-GraphConv-right",
-    "dgl-GraphConv-both",
+    *("sage", "gat", "gcn", "weighted-gcn"),
+    *("pyg-SAGEConv", "pyg-GATConv", "pyg-GATv2Conv", "pyg-GINConv", "pyg-GCNConv", "pyg-TransformerConv"),
+    *("dgl-SAGEConv", "dgl-GATConv", "dgl-GraphConv-right", "dgl-GraphConv-both"),
 ]
 """With every number of trainers; their options and other ways to write a model with 3."""
 OPTIONS = [name for table in (OURS, PYG, DGL, WEIGHTED, OWN) for name in table if name not in EACH]
@@ -126,15 +110,12 @@ def compare_with_one_process(pool, whole, split, world, name):
 def test_law_2_when_trainers_have_no_targets(pool, layouts, world, name):
     whole, split = layouts(1), layouts(world)
     # All targets in the first part: the others compute no loss, but their rows count.
-    first = split.graph.train_idx[split.graph.train_idx < split.offsets[1]]
-    for count, dtype in itertools.product((1, len(first)), (torch.float64, torch.float32)):
-        targets = np.sort(split.permutation[first])[:count]
-        wanted_loss, wanted = step_alone(whole, targets, dtype, name)
-        near = {"rtol": 1e-10, "atol": 1e-12} if dtype == torch.float64 else {"rtol": 1e-3, "atol": 1e-5}
-        for result in pool.run(world, step_in_pool, split.path, targets, dtype, name):
-            assert result["loss"] == pytest.approx(wanted_loss, rel=near["rtol"])
-            for key, gradient in result["gradients"].items():
-                torch.testing.assert_close(gradient, wanted[key], **near)
+    for count, dtype in itertools.product((1, None), (torch.float64, torch.float32)):
+        targets = targets_of_first(split, count)
+        loss, wanted = step_alone(whole, targets, dtype, name)
+        near = {} if dtype == torch.float64 else {"rel": 1e-3, "rtol": 1e-3, "atol": 1e-5}
+        results = pool.run(world, step_in_pool, split.path, targets, dtype, name)
+        assert_near_step([(result["loss"], result["gradients"]) for result in results], loss, wanted, **near)
 
 
 @pytest.mark.parametrize("method", ["metis", "random"])
@@ -144,9 +125,7 @@ def test_law_3_nothing_loaded_computed_or_sent_twice(pool, layouts, world, metho
     targets = targets_of(layout, 50)
     results = pool.run(world, step_in_pool, layout.path, targets, torch.float32, "sage")
     local = np.argsort(layout.permutation)[targets]
-    key = {"seed": 1, "epoch": 0, "batch": 0, "global_ids": layout.permutation}
-    offsets = layout.offsets.tolist()
-    reference = sample_and_split(layout.graph, offsets, local, FAN_OUTS, **key)
+    reference = splits_of(layout, local, FAN_OUTS, seed=1)
 
     inputs = set().union(*(split.vertices for split in reference))
     assert sum(r["loaded"].rows for r in results) == len(inputs)

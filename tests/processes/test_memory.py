@@ -42,29 +42,9 @@ def proportional_share(layout, processes):
 
 
 def test_a_training_run_has_the_graph_in_memory_once(layout, tmp_path):
-    command = Command(
-        tmp_path / "tmp",
-        [
-            layout.path,
-            "--out",
-            tmp_path / "run",
-            "--device",
-            "cpu",
-            "--fan-out",
-            "10,10",
-            "--batch-size",
-            "5000",
-            "--hidden",
-            "4",
-            "--validate-every",
-            "0",
-            "--checkpoint-every-batches",
-            "1",
-            "--samplers",
-            "2",
-            *FOR_EVER,
-        ],
-    )
+    flags = "--device cpu --fan-out 10,10 --batch-size 5000 --hidden 4"
+    flags += " --validate-every 0 --checkpoint-every-batches 1 --samplers 2"
+    command = Command(tmp_path / "tmp", [layout.path, "--out", tmp_path / "run", *flags.split(), *FOR_EVER])
     try:
         command.wait_for_checkpoint(tmp_path / "run", 0, 3)
         processes = [psutil.Process(command.process.pid), *command.trainers, *command.samplers]

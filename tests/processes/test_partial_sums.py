@@ -7,34 +7,27 @@ import itertools
 import numpy as np
 import pytest
 import torch
+from support.gradients import assert_near_step, assert_same_step
 from support.messages import line_with
 from support.models import WEIGHTED
-from support.steps import CPU, Step
+from support.steps import ALONE, CPU, Step, targets_of, targets_of_first
 
 from gsplit.data import open_layout
 from gsplit.kernels import Edges, TwoWayEdges
 from gsplit.nn import BatchComm, ExchangeCounters, GATConv, Route
 from gsplit.nn.aggregate import neighbour_sum
-from gsplit.parallel import Member
 
 FAN_OUTS = [4, 3, 5]
-ALONE = Member(rank=0, world=1, device=CPU)
 EACH = ["sage", "gcn", "weighted-gcn"]
 OPTIONS = ["sage-wide", "sage-batch-norm", "sage-projected", "gcn-mean", "gcn-no-loops", "weighted-gcn-mean"]
 CASES = [*itertools.product((2, 3, 4), EACH), *((3, name) for name in OPTIONS)]
 
 
-def targets_of(layout, count=61):
-    return np.sort(layout.permutation[layout.graph.train_idx])[:count]
-
-
 def step_with(member, path, targets, dtype, name, sums):
     step = Step(member, open_layout(path), targets, FAN_OUTS, dtype, name, sums=sums)
-    loss, gradients = step.gradients()
     layers = step.segment.layers.values()
     return {
-        "loss": loss,
-        "gradients": gradients,
+        "step": step.gradients(),
         "exchanged": step.counters,
         "sent": np.array([layer.send_counts for layer in layers]),
         "received": np.array([layer.receive_counts for layer in layers]),
@@ -55,13 +48,7 @@ def test_law_2_same_loss_and_gradient_as_one_process(pool, layouts, weighted_lay
     loss, gradients = Step(ALONE, whole, targets, FAN_OUTS, torch.float64, name).gradients()
     results = pool.run(world, step_with, split.path, targets, torch.float64, name, True)
     assert sum(result["rows_summed"] for result in results) > 0
-    least = 1e-3 * max(gradient.norm().item() for gradient in gradients.values())
-    for result in results:
-        assert result["loss"] == pytest.approx(loss, rel=1e-10)
-        for key, wanted in gradients.items():
-            error = (result["gradients"][key] - wanted).norm().item()
-            assert error <= 1e-10 * max(wanted.norm().item(), least), key
-            assert torch.equal(result["gradients"][key], results[0]["gradients"][key])
+    assert_same_step([result["step"] for result in results], loss, gradients)
 
 
 @pytest.mark.parametrize("name", EACH)
@@ -69,14 +56,11 @@ def test_law_2_same_loss_and_gradient_as_one_process(pool, layouts, weighted_lay
 def test_law_2_when_trainers_have_no_targets(pool, layouts, weighted_layouts, world, name):
     of = weighted_layouts if name in WEIGHTED else layouts
     whole, split = of(1), of(world)
-    first = split.graph.train_idx[split.graph.train_idx < split.offsets[1]]
-    for count in (1, len(first)):
-        targets = np.sort(split.permutation[first])[:count]
+    for count in (1, None):
+        targets = targets_of_first(split, count)
         loss, gradients = Step(ALONE, whole, targets, FAN_OUTS, torch.float64, name).gradients()
-        for result in pool.run(world, step_with, split.path, targets, torch.float64, name, True):
-            assert result["loss"] == pytest.approx(loss, rel=1e-10)
-            for key, wanted in gradients.items():
-                torch.testing.assert_close(result["gradients"][key], wanted, rtol=1e-10, atol=1e-12)
+        results = pool.run(world, step_with, split.path, targets, torch.float64, name, True)
+        assert_near_step([result["step"] for result in results], loss, gradients)
 
 
 @pytest.mark.parametrize("method", ["metis", "random"])

@@ -8,8 +8,9 @@ import itertools
 import numpy as np
 import pytest
 import torch
+from support.gradients import assert_near_step, assert_same_step
 from support.models import WEIGHTED, names
-from support.steps import CPU, Step
+from support.steps import ALONE, CPU, Step, targets_of_first
 
 from gsplit.data import open_layout
 from gsplit.parallel import Member, trainer_grid
@@ -66,10 +67,8 @@ def step_by(member, layout, rule, name, estimate, dtype, grid=None, begin=None):
 def step_in_pool(member, path, rule, name, estimate, dtype, group=None, begin=None):
     grid = None if group is None else trainer_grid(member.world, group)
     step = step_by(member, open_layout(path), rule, name, estimate, dtype, grid, begin)
-    loss, gradients = step.gradients()
     return {
-        "loss": loss,
-        "gradients": gradients,
+        "step": step.gradients(),
         "rows": step.loader.counters.rows,
         "vertices": step.segment.vertices.copy(),
         "edges": step.segment.num_edges,
@@ -82,18 +81,7 @@ def step_in_pool(member, path, rule, name, estimate, dtype, group=None, begin=No
 @functools.cache
 def alone(path, rule, name, estimate):
     """Loss and gradients of one process that has everything: the same, however many trainers are held against it."""
-    member = Member(rank=0, world=1, device=CPU)
-    return step_by(member, open_layout(path), rule, name, estimate, torch.float64).gradients()
-
-
-def assert_same(results, loss, gradients):
-    least = 1e-3 * max(gradient.norm().item() for gradient in gradients.values())
-    for result in results:
-        assert result["loss"] == pytest.approx(loss, rel=1e-10)
-        for key, wanted in gradients.items():
-            error = (result["gradients"][key] - wanted).norm().item()
-            assert error <= 1e-10 * max(wanted.norm().item(), least), key
-            assert torch.equal(result["gradients"][key], results[0]["gradients"][key])
+    return step_by(ALONE, open_layout(path), rule, name, estimate, torch.float64).gradients()
 
 
 @pytest.mark.cases(24)
@@ -111,7 +99,7 @@ def test_law_2_same_loss_and_gradient_as_one_process(pool, layouts, weighted_lay
     loss, gradients = alone(whole.path, rule, name, estimate)
     assert any(gradient.norm() > 0 for gradient in gradients.values())
     results = pool.run(world, step_in_pool, split.path, rule, name, estimate, torch.float64)
-    assert_same(results, loss, gradients)
+    assert_same_step([result["step"] for result in results], loss, gradients)
 
 
 @pytest.mark.parametrize("rule", ["ladies", "fastgcn", "uniform", "saint"])
@@ -124,33 +112,28 @@ def test_law_2_with_two_groups_of_two(pool, layouts, rule):
         shares.append(loss)
         gradients = of_group if gradients is None else {k: gradients[k] + g for k, g in of_group.items()}
     results = pool.run(4, step_in_pool, split.path, rule, "sage", "ratio", torch.float64, 2)
-    assert_same(results, sum(shares), gradients)
+    assert_same_step([result["step"] for result in results], sum(shares), gradients)
 
 
 @pytest.mark.parametrize("rule", ["ladies", "uniform"])
 @pytest.mark.parametrize("world", [2, 4])
 def test_law_2_when_trainers_have_no_targets_or_nobody_has_any(pool, layouts, world, rule):
     whole, split = layouts(1), layouts(world)
-    member = Member(rank=0, world=1, device=CPU)
-    first = split.permutation[split.graph.train_idx[split.graph.train_idx < split.offsets[1]]]
+    first = targets_of_first(split)
     others = np.setdiff1d(np.arange(100), first) if rule == "uniform" else None
     for targets in (first[:1], first[:0]):
         begin = (targets, others)
-        loss, gradients = step_by(member, whole, rule, "gcn", "ratio", torch.float64, begin=begin).gradients()
+        loss, gradients = step_by(ALONE, whole, rule, "gcn", "ratio", torch.float64, begin=begin).gradients()
         assert (loss == 0) == (len(targets) == 0)
         results = pool.run(world, step_in_pool, split.path, rule, "gcn", "ratio", torch.float64, None, begin)
-        for result in results:
-            assert result["loss"] == pytest.approx(loss, rel=1e-10)
-            for key, wanted in gradients.items():
-                torch.testing.assert_close(result["gradients"][key], wanted, rtol=1e-10, atol=1e-12)
+        assert_near_step([result["step"] for result in results], loss, gradients)
 
 
 @pytest.mark.parametrize("rule", [*RULES])
 @pytest.mark.parametrize("world", [2, 3, 4])
 def test_law_3_nothing_loaded_computed_or_sent_twice(pool, layouts, world, rule):
     whole, split = layouts(1), layouts(world)
-    member = Member(rank=0, world=1, device=CPU)
-    unsplit = step_by(member, whole, rule, "sage", "ratio", torch.float32).segment
+    unsplit = step_by(ALONE, whole, rule, "sage", "ratio", torch.float32).segment
     results = pool.run(world, step_in_pool, split.path, rule, "sage", "ratio", torch.float32)
     vertices = np.concatenate([result["vertices"] for result in results])
     wanted = np.sort(whole.permutation[unsplit.vertices])

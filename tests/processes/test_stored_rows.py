@@ -5,9 +5,9 @@ from __future__ import annotations
 import copy
 from unittest import mock
 
-import numpy as np
 import pytest
 import torch
+from support.blocks import unsplit
 from support.graphs import lay_out, random_graph
 from support.models import DGLNet, PyGNet
 from support.runs import all_equal, config_for, train_in_trainer, trainer_of
@@ -20,7 +20,6 @@ from gsplit.features import FeatureLoader
 from gsplit.kernels import StoredRows
 from gsplit.nn import GAT, GCN, SAGE, SAGEConv
 from gsplit.nn.adapters import wrap
-from gsplit.sampling import MiniBatchSampler
 
 WIDTH = 40  # whole vectors and a part of one
 OURS = {"hidden": 8, "dtype": "float32", "dropout": 0.3, "fan_out": (4, 4, 3)}
@@ -196,9 +195,7 @@ def logits_of(model, layout, stored):
     torch.manual_seed(0)
     wrapped = wrap(model)
     layout = open_layout(layout)
-    sampler = MiniBatchSampler(layout.graph.indptr, layout.graph.indices, [0, 300], fan_outs=[4, 4], seed=0)
-    sampler.sample(np.arange(60), epoch=0, batch=0)
-    segment = sampler.segment(0)
+    segment = unsplit(layout.graph, range(60), [4, 4])
     blocks = blocks_of(segment, torch.device("cpu"), None)
     rows = StoredRows(table=layout.graph.features, ids=segment.vertices)
     found = []

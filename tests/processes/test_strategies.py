@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 import torch
 from support import traffic
+from support.gradients import assert_near_step, assert_same_step
 from support.graphs import lay_out, random_graph
 from support.runs import all_equal, config_for, records, train_in_trainer
-from support.steps import CPU, Step
+from support.steps import ALONE, CPU, Step, targets_of
 
 import gsplit
 from gsplit.data import open_layout
@@ -47,17 +48,11 @@ def test_law_2_gradients_are_those_of_the_union_of_the_micro_batches(pool, layou
     whole, layout = layouts(1), layouts(4 if size == 2 else 1)
     grid = trainer_grid(trainers, size)
     for count in (61, 2):  # unequal micro-batches; for some no target at all
-        targets = np.sort(whole.permutation[whole.graph.train_idx])[:count]
+        targets = targets_of(whole, count)
         for dtype, tolerance in ((torch.float64, 1e-10), (torch.float32, 1e-5)):
             loss, wanted = sum_over_micro_batches(whole, targets, dtype, name, grid.size("data"))
             results = pool.run(trainers, step_in_pool, layout.path, targets, dtype, name, grid)
-            for own_loss, gradients in results:
-                assert own_loss == pytest.approx(loss, rel=tolerance)
-                for key, gradient in gradients.items():
-                    least = 1e-3 * max(g.norm().item() for g in wanted.values())
-                    error = (gradient - wanted[key]).norm().item() / max(wanted[key].norm().item(), least)
-                    assert error <= tolerance, key
-                assert all_equal(gradients, results[0][1])  # bit-equal everywhere
+            assert_same_step(results, loss, wanted, tolerance)
 
 
 def two_islands():
@@ -89,16 +84,10 @@ def test_batch_normalisation_goes_over_all_micro_batches(pool, tmp_path, trainer
     ids = np.sort(whole.permutation[whole.graph.train_idx])
     targets = np.concatenate([ids[ids < 120][:20], ids[ids >= 120][:20]])  # a micro-batch on each island
     fan_outs = [-1] * 2
-    wanted_loss, wanted = Step(
-        Member(rank=0, world=1, device=CPU), whole, targets, fan_outs, torch.float64, name
-    ).gradients()
+    loss, wanted = Step(ALONE, whole, targets, fan_outs, torch.float64, name).gradients()
     grid = trainer_grid(trainers, size)
-    for loss, gradients in pool.run(
-        trainers, step_in_pool, layout.path, targets, torch.float64, name, grid, fan_outs
-    ):
-        assert loss == pytest.approx(wanted_loss, rel=1e-10)
-        for key, gradient in gradients.items():
-            torch.testing.assert_close(gradient, wanted[key], rtol=1e-8, atol=1e-10)
+    results = pool.run(trainers, step_in_pool, layout.path, targets, torch.float64, name, grid, fan_outs)
+    assert_near_step(results, loss, wanted, rtol=1e-8, atol=1e-10)
 
 
 DATA = {"strategy": "data"}

@@ -7,9 +7,10 @@ import itertools
 import numpy as np
 import pytest
 import torch
+from support.gradients import assert_near_step
 from support.graphs import lay_out, random_graph
 from support.models import make_model, names
-from support.steps import Step
+from support.steps import ALONE, Step
 from support.threads import in_threads
 from support.whole import DenseBlock, WholeStep, assert_same, buffers, uneven
 
@@ -18,7 +19,6 @@ from gsplit.engine.whole.plan_table import moved_widths
 from gsplit.full import GridPlan, levels_of
 from gsplit.full.plans import OF_ALL_SOURCES, grids_of
 from gsplit.full.volumes import volumes
-from gsplit.parallel import Member
 from gsplit.train.progress import mini_batch_counts
 
 LAYERS = 3
@@ -77,14 +77,10 @@ def test_every_model_gives_the_gradient_of_one_process(folder, name):
 def test_a_step_is_one_of_split_with_all_neighbours(folder, name):
     weighted = name.startswith("weighted")
     layout = lay_out(random_graph(90, 6, seed=4, weighted=weighted), folder / f"split-{weighted}", parts=3)
-    alone = Member(rank=0, world=1, device=torch.device("cpu"))
     targets = layout.permutation[layout.graph.train_idx]
-    loss, wanted = Step(alone, layout, targets, [-1] * LAYERS, torch.float64, name).gradients()
+    loss, wanted = Step(ALONE, layout, targets, [-1] * LAYERS, torch.float64, name).gradients()
     for of_rank in in_threads(3, steps, layout, buffers(), plans_of(3, name), name):
-        for found, gradients in itertools.chain.from_iterable(of_rank):
-            assert found == pytest.approx(loss, rel=1e-10)
-            for key, gradient in gradients.items():
-                torch.testing.assert_close(gradient, wanted[key], rtol=1e-9, atol=1e-11)
+        assert_near_step(itertools.chain.from_iterable(of_rank), loss, wanted, rtol=1e-9, atol=1e-11)
 
 
 @pytest.mark.parametrize("name", names({"dgl-GraphConv-both": None}))
@@ -103,11 +99,9 @@ def test_out_degrees_are_those_of_the_whole_graph(folder, name):
     labels = torch.from_numpy(np.array(graph.labels))[train]
     loss = mini_batch_loss(objective_of(graph.task), x[train], labels, len(train))
     loss.backward()
+    wanted = {key: parameter.grad for key, parameter in model.named_parameters()}
     for of_rank in in_threads(4, steps, layout, buffers(), plans_of(4, name), name):
-        for found, gradients in itertools.chain.from_iterable(of_rank):
-            assert found == pytest.approx(loss.item(), rel=1e-10)
-            for key, parameter in model.named_parameters():
-                torch.testing.assert_close(gradients[key], parameter.grad, rtol=1e-9, atol=1e-11)
+        assert_near_step(itertools.chain.from_iterable(of_rank), loss.item(), wanted, rtol=1e-9, atol=1e-11)
 
 
 def sent(member, layout, shared, plans, name):

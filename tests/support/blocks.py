@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import torch
 
@@ -12,15 +14,19 @@ from support.graphs import random_graph
 from support.steps import CPU
 
 
+def unsplit(graph, targets, fan_outs, *, epoch=0, edge_ids=False):
+    """The segment of a mini-batch that nobody splits; ``graph`` has ``indptr`` and ``indices``."""
+    offsets = [0, len(graph.indptr) - 1]
+    sampler = MiniBatchSampler(graph.indptr, graph.indices, offsets, fan_outs=fan_outs, seed=0, edge_ids=edge_ids)
+    sampler.sample(np.asarray(targets), epoch=epoch, batch=0)
+    return sampler.segment(0)
+
+
 def sampled_block(graph=None, *, targets=60, fan_out=6, epoch=0, dtype=torch.float32):
     """One unsplit layer of a random graph, with what edge data there is; some destinations have no neighbours."""
     graph = random_graph(150, 9, seed=8) if graph is None else graph
     edges = EdgeLoader(graph, device=CPU, dtype=dtype, weights=True, degrees=True)
-    sampler = MiniBatchSampler(
-        graph.indptr, graph.indices, [0, graph.num_vertices], fan_outs=[fan_out], seed=0, edge_ids=edges.weights
-    )
-    sampler.sample(np.arange(targets), epoch=epoch, batch=0)
-    segment = sampler.segment(0)
+    segment = unsplit(graph, range(targets), [fan_out], epoch=epoch, edge_ids=edges.weights)
     block = blocks_of(segment, CPU, None, **edges.load(segment))[1]
     assert (block.in_degrees() == 0).any()
     return block
@@ -75,7 +81,5 @@ def largest_allocation(function):
 
 def complete_block(n):
     """All n vertices from all n: n * n edges."""
-    indptr, indices = np.arange(0, n * n + 1, n), np.tile(np.arange(n, dtype=np.int32), n)
-    sampler = MiniBatchSampler(indptr, indices, [0, n], fan_outs=[-1], seed=0)
-    sampler.sample(np.arange(n), epoch=0, batch=0)
-    return blocks_of(sampler.segment(0), CPU, None)[1]
+    graph = SimpleNamespace(indptr=np.arange(0, n * n + 1, n), indices=np.tile(np.arange(n, dtype=np.int32), n))
+    return blocks_of(unsplit(graph, range(n), [-1]), CPU, None)[1]

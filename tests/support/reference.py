@@ -108,6 +108,18 @@ def sample_and_split(graph, offsets, targets, fan_outs, *, seed, epoch, batch, m
     return split_by(graph, offsets, targets, len(fan_outs), choose)
 
 
+def splits_of(layout, targets, fan_outs, *, offsets=None, seed, epoch=0, batch=0, micro=0):
+    """The same of a layout, split by its parts or by other ``offsets``; targets are layout ids."""
+    return sample_and_split(
+        layout.graph,
+        [int(offset) for offset in (layout.offsets if offsets is None else offsets)],
+        [int(target) for target in targets],
+        fan_outs,
+        global_ids=layout.permutation,
+        **{"seed": seed, "epoch": epoch, "batch": batch, "micro": micro},
+    )
+
+
 def split_by(graph, offsets, targets, layers, choose, others=()):
     """The splits of one mini-batch, by any rule.
 

@@ -30,7 +30,6 @@ def run_for(config: TrainConfig, world: int, model=None, resume=False) -> Run:
     """The run of trainers in the pool, which sample for themselves."""
     config.out.mkdir(parents=True, exist_ok=True)
     here = {"gpus": world, "samplers": 0, "threads": 1, "resume": config.out if resume else None}
-    here |= {} if model is None else {"hidden": TrainConfig.hidden}  # it has its own width, and another is refused
     if model is not None:  # it has widths and dropout of its own
         here |= {name: getattr(TrainConfig(), name) for name in ("hidden", "dropout")}
     return resolve(replace(config, **here), model)

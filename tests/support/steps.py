@@ -17,6 +17,18 @@ from support import pool as pool_module
 from support.models import make_model
 
 CPU = torch.device("cpu")
+ALONE = Member(rank=0, world=1, device=CPU)
+
+
+def targets_of(layout, count=61):
+    """Global ids of some training vertices, the lowest."""
+    return np.sort(layout.permutation[layout.graph.train_idx])[:count]
+
+
+def targets_of_first(split, count=None):
+    """Global ids of some training vertices of the first part alone: the other trainers have none."""
+    first = split.graph.train_idx[split.graph.train_idx < split.offsets[1]]
+    return np.sort(split.permutation[first])[:count]
 
 
 class Step:

@@ -9,7 +9,19 @@ from math import ceil
 
 from gsplit.parallel import SPLIT
 from gsplit.sampling import EpochPlan, split_offsets
-from support.reference import sample_and_split
+from support.reference import splits_of
+
+
+def cut(items, pieces):
+    """Pieces whose sizes differ by one at most, the larger first."""
+    sizes = [len(items) // pieces + (i < len(items) % pieces) for i in range(pieces)]
+    return [items[sum(sizes[:i]) : sum(sizes[: i + 1])] for i in range(pieces)]
+
+
+def dealt_from(shares, order):
+    """(number of a share, vertex): from the shares in turn, each in the order of all."""
+    orders = [[v for v in order if v in share] for share in shares]
+    return [(i % len(shares), orders[i % len(shares)][i // len(shares)]) for i in range(len(order))]
 
 
 def prefix_sets(layout, holders, share):
@@ -51,7 +63,7 @@ def cached_sets(layout, grid, config):
 def count(layout, strategy, config, row_bytes):
     """(epoch, batch, trainer) -> traffic of a run of SAGE."""
     graph, grid = layout.graph, strategy.grid
-    offsets = split_offsets(layout, strategy.splits).tolist()
+    offsets = split_offsets(layout, strategy.splits)
     cached, at_peers = cached_sets(layout, grid, config)
     plan = EpochPlan(
         graph.train_idx,
@@ -68,17 +80,8 @@ def count(layout, strategy, config, row_bytes):
     for epoch in range(config.epochs):
         for batch in range(plan.num_batches):
             for micro, targets in enumerate(plan.micro_batches(epoch, batch)):
-                splits = sample_and_split(
-                    graph,
-                    offsets,
-                    targets.tolist(),
-                    config.fan_out,
-                    seed=config.seed,
-                    epoch=epoch,
-                    batch=batch,
-                    micro=micro,
-                    global_ids=layout.permutation,
-                )
+                key = {"seed": config.seed, "epoch": epoch, "batch": batch, "micro": micro}
+                splits = splits_of(layout, targets, config.fan_out, offsets=offsets, **key)
                 for k, split in enumerate(splits):
                     rank = grid.rank(data=micro, split=k)
                     needed = set(split.vertices)

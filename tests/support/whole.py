@@ -8,7 +8,6 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
-import pytest
 import torch
 from torch import Tensor
 
@@ -25,6 +24,7 @@ from gsplit.nn.neighbourhood import Neighbourhood
 from gsplit.parallel import Member, reduce_gradients, with_checker
 from gsplit.supply.ring import Handle
 from gsplit.supply.tickets import Ticket
+from support.gradients import assert_same_step
 from support.graphs import lay_out, random_graph, with_signs
 from support.models import make_model
 
@@ -153,20 +153,9 @@ def dense_gradients(graph, layers: int, name="sage"):
 
 def assert_same(graph, results, name, layers):
     """Whether loss and gradients of all trainers, by rank and then as they come, are those of one dense process."""
-    wanted_loss, wanted = dense_gradients(graph, layers, name)
-    largest = max(gradient.norm().item() for gradient in wanted.values())
-    for of_rank in results:
-        for loss, gradients in itertools.chain.from_iterable(of_rank):
-            assert loss == pytest.approx(wanted_loss, rel=1e-10)
-            assert gradients.keys() == wanted.keys()
-            for key, gradient in gradients.items():
-                error = (gradient - wanted[key]).norm().item()
-                assert error <= 1e-10 * max(wanted[key].norm().item(), 1e-3 * largest), key
-    for of_rank in results[1:]:  # bit-equal everywhere
-        for (_, first), (_, other) in zip(
-            itertools.chain.from_iterable(results[0]), itertools.chain.from_iterable(of_rank), strict=True
-        ):
-            assert all(torch.equal(first[key], other[key]) for key in first)
+    loss, gradients = dense_gradients(graph, layers, name)
+    for step in zip(*map(itertools.chain.from_iterable, results), strict=True):
+        assert_same_step(step, loss, gradients)
 
 
 def uneven(folder, weighted):

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from support.commands import python
 from support.messages import says
 
 import gsplit
@@ -70,9 +69,7 @@ def found(tmp_path_factory):
     (folder / "gsplit" / core.name).symlink_to(core)
     path = folder / "gsplit" / "config" / "optimisation.py"
     path.write_text(path.read_text().replace("    optimizer: ", FIELD, 1))
-    command = [sys.executable, "-c", BEGIN + TRIED, folder, Path(__file__).parents[2]]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
-    assert done.returncode == 0, done.stderr
+    done = python("-c", BEGIN + TRIED, folder, Path(__file__).parents[2], cwd=folder)
     line, _, shown = done.stdout.partition("\n")
     return {**json.loads(line), "help": " ".join(shown.split())}
 

@@ -155,22 +155,3 @@ def test_mini_batches_of_pyg_that_are_other_ones_are_noticed():
     rows = [{"study": "models", "change": name, "edges": edges} for name, edges in ((PYG, 3), (PYG_MODEL, 4))]
     with pytest.raises(AssertionError, match="PyG computed other mini-batches"):
         ablation.check_same_edges(rows)
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("--studies", "exchang"), "exchang, exchange, threads, cache, batch, models"),
-        (("--studies",), "study, change"),
-        (("--changes", "order=redy"), "--changes, order=redy, --order"),
-        (("--changes", "out=there"), "out"),
-        (("--model", "gat", "--studies", "models"), "GraphSAGE, --model gat"),
-        (("--dataset", "nowhere"), "--dataset nowhere"),
-        (("--out", "file"), "file"),
-    ],
-)
-def test_mistakes(words, message, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "file").touch()
-    with pytest.raises(InputError, match=line_with(message)):
-        ablation.command(list(words))

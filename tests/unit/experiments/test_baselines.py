@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +11,8 @@ import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
+from support.blocks import unsplit
+from support.commands import python
 from support.devices import HIDDEN
 from support.documents import undocumented
 from support.graphs import random_graph
@@ -27,7 +27,6 @@ from experiments.compare.config import CompareConfig
 from gsplit.data import write_store
 from gsplit.engine.inputs import blocks_of
 from gsplit.nn import GAT, GCN, SAGE
-from gsplit.sampling import MiniBatchSampler
 
 ROOT = Path(__file__).parent.parent.parent.parent
 MODELS = ("sage", "gat", "gcn")
@@ -89,10 +88,7 @@ def ours_with_weights_of(baseline, workload):
     for name, parameter in model.named_parameters():
         _, layer, own = name.split(".", 2)
         parameter.data.copy_(theirs[f"convs.{layer}.{names[own]}"].view_as(parameter))
-    n = len(stored.indptr) - 1
-    sampler = MiniBatchSampler(stored.indptr, stored.indices, [0, n], fan_outs=FULL, seed=0)
-    sampler.sample(np.arange(n), epoch=0, batch=0)
-    segment = sampler.segment(0)
+    segment = unsplit(stored, range(len(stored.indptr) - 1), FULL)
     x = stored.rows(torch.from_numpy(segment.vertices.copy()))
     with torch.no_grad():
         return model.eval()(blocks_of(segment, torch.device("cpu"), None), x)
@@ -211,16 +207,8 @@ def test_subgraphs_of_pyg_are_checked(vertices, sources, destinations, fault):
 
 
 def compared(folder, *words):
-    done = subprocess.run(
-        [sys.executable, "-m", "experiments.compare", "--quick", "--pairs", "1", *words],
-        cwd=ROOT,
-        env={**os.environ, **HIDDEN},
-        capture_output=True,
-        text=True,
-        timeout=540,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    words = ("-m", "experiments.compare", "--quick", "--pairs", "1", *words)
+    done = python(*words, cwd=ROOT, env={**os.environ, **HIDDEN}, timeout=540)
     return done.stdout, json.loads((folder / "comparison.json").read_text())
 
 

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from support.blocks import unsplit
 from support.graphs import random_graph
 from support.libraries import needs_dgl
 
 from experiments.baselines.dgl_sampling import FORMS, DrawnBlock, fault_of
 from experiments.baselines.sampling_ways import Theirs, iterations
 from experiments.shared.datasets import open_dataset
-from gsplit.sampling import MiniBatchSampler
 
 FAN_OUTS = (4, 3)
 GRAPH = random_graph(60, 8, seed=1)
@@ -22,11 +22,7 @@ TARGETS = GRAPH.train_idx[:6]
 
 def good_blocks(fan_outs=FAN_OUTS):
     """Our own sample in the form of DGL's blocks."""
-    sampler = MiniBatchSampler(
-        GRAPH.indptr, GRAPH.indices, [0, GRAPH.num_vertices], fan_outs=fan_outs, seed=0, edge_ids=True
-    )
-    sampler.sample(TARGETS, epoch=0, batch=0)
-    segment = sampler.segment(0)
+    segment = unsplit(GRAPH, TARGETS, fan_outs, edge_ids=True)
     return [
         DrawnBlock(
             sources=segment.vertices[: segment.level_sizes[layer - 1]],

@@ -13,7 +13,33 @@ LOADING = "--device cpu --rows 500 --width 3 --batch-size 20 --fan-out 4,3 --thr
 QUALITY = "--dataset synthetic:tiny --batch-sizes 100,300 --fan-out 4,3 --iterations 2"
 REDUNDANCY = "--dataset synthetic:tiny --batch-size 150 --fan-out 4,3 --feature-width 32"
 HOST = "--dataset synthetic:tiny"
+COMPARE = "--dataset tiny --batch-size 100 --fan-out 3,2"
+SAMPLING = "--dataset synthetic:tiny --batch-sizes 32,100 --fan-out 4,3 --rounds 2"
 MISTAKES = [
+    ("ablation.__main__", "--studies exchang", "exchang, exchange, threads, cache, batch, models"),
+    ("ablation.__main__", "--studies", "study, change"),
+    ("ablation.__main__", "--changes order=redy", "--changes, order=redy, --order"),
+    ("ablation.__main__", "--changes out=there", "out"),
+    ("ablation.__main__", "--model gat --studies models", "GraphSAGE, --model gat"),
+    ("ablation.__main__", "--dataset nowhere", "--dataset nowhere"),
+    ("ablation.__main__", "--out file", "file"),
+    ("compare.__main__", f"{COMPARE} --systems gsplit,dlg", "dlg, gsplit, dgl, pyg, pagraph, quiver"),
+    ("compare.__main__", f"{COMPARE} --systems gsplit,gsplit", "--systems"),
+    ("compare.__main__", f"{COMPARE} --systems ,", "--systems"),
+    ("compare.__main__", f"{COMPARE} --dataset nowhere", "--dataset nowhere, nowhere.npz, GSPLIT_DATA"),
+    ("compare.__main__", f"{COMPARE} --dataset products?scale=2", "synthetic:products"),
+    ("compare.__main__", f"{COMPARE} --model gin", "gin"),
+    ("compare.__main__", f"{COMPARE} --model gat --hidden 10", "--heads, 4, --hidden, 10"),
+    ("compare.__main__", f"{COMPARE} --batch-size 101", "--batch-size, 101, --gpus, 2"),
+    ("compare.__main__", f"{COMPARE} --sweep-batch 64,65", "--sweep-batch, 65"),
+    ("compare.__main__", f"{COMPARE} --sweep-cache 0,101", "--sweep-cache, 0, 100"),
+    ("compare.__main__", f"{COMPARE} --epochs 1", "--epochs, 2, 1"),
+    ("compare.__main__", f"{COMPARE} --pairs 0", "--pairs, 1, 0"),
+    ("compare.__main__", f"{COMPARE} --batch-size 502", "502, 500"),
+    ("compare.__main__", f"{COMPARE} --sweep-batch 600", "600, 500"),
+    ("compare.__main__", f"{COMPARE} --work file/work", "file/work"),
+    ("compare.__main__", f"{COMPARE} --out file", "file"),
+    ("compare.__main__", f"{COMPARE} --parirs 3", "--parirs, --pairs"),
     ("differential.__main__", "--models 0", "--models, 1, 0"),
     ("faults.__main__", "", "--runs 100, --inputs 1000, --quick"),
     ("faults.__main__", "--runs -1", "--runs, 0, -1"),
@@ -60,6 +86,19 @@ MISTAKES = [
     ("paper.redundancy", f"{REDUNDANCY} --caches 0,101", "0, 100"),
     ("paper.redundancy", f"{REDUNDANCY} --seed -1", "--seed, 0, -1"),
     ("paper.redundancy", f"{REDUNDANCY} --json no/out.json", "--json no/out.json"),
+    ("paper.sampling", "--dataset nowhere", "nowhere"),
+    ("paper.sampling", "--dataset .", "., layout.json"),
+    ("paper.sampling", "--dataset synthetic:vast", "vast, tiny"),
+    ("paper.sampling", f"{SAMPLING} --batch-sizes 501", "--batch-sizes, 501, 500"),
+    ("paper.sampling", f"{SAMPLING} --batch-sizes 3", "--batch-sizes, 3, 4"),
+    ("paper.sampling", f"{SAMPLING} --batch-sizes 0", "--batch-sizes, 1, 0"),
+    ("paper.sampling", f"{SAMPLING} --fan-out 3,0", "--fan-out, 1, -1, 0"),
+    ("paper.sampling", f"{SAMPLING} --rounds 0", "--rounds, 1, 0"),
+    ("paper.sampling", f"{SAMPLING} --seed -1", "--seed, 0, -1"),
+    ("paper.sampling", f"{SAMPLING} --json nowhere/out.json", "--json nowhere/out.json"),
+    ("paper.sampling", f"{SAMPLING} --json .", "--json ."),
+    ("paper.sampling", f"{SAMPLING} --work file/work", "file/work"),
+    ("paper.sampling", f"{SAMPLING} --quikc", "--quikc, --quick"),
     ("paper.split_quality", "--dataset nowhere", "nowhere"),
     ("paper.split_quality", f"{QUALITY} --batch-sizes 0", "--batch-sizes, 1, 0"),
     ("paper.split_quality", f"{QUALITY} --fan-out 3,0", "--fan-out, 1, -1, 0"),
@@ -74,12 +113,20 @@ MISTAKES = [
 ]
 
 
+@pytest.fixture(scope="module")
+def work(tmp_path_factory):
+    """Where data sets are made that a mistake is measured by."""
+    return tmp_path_factory.mktemp("work")
+
+
 @pytest.mark.parametrize(("experiment", "words", "message"), MISTAKES)
-def test_mistakes(experiment, words, message, tmp_path, monkeypatch):
+def test_mistakes(experiment, words, message, work, tmp_path, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")  # importing experiments.faults sets both
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
     module = importlib.import_module(f"experiments.{experiment}")
+    more = ["--work", str(work)] if "--work" not in words and hasattr(module.command.flags, "work") else []
     with pytest.raises(InputError, match=line_with(message)):
-        module.command(words.split())
-    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+        module.command([*words.split(), *more])
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["file"]

@@ -9,8 +9,8 @@ from math import ceil
 import numpy as np
 import pytest
 from support.graphs import lay_out, random_graph
-from support.reference import sample_and_split
-from support.traffic import hottest_set
+from support.reference import splits_of
+from support.traffic import cut, dealt_from, hottest_set
 
 from experiments.model_host.counts import count, strategies_of
 from experiments.model_host.layers import layers_of
@@ -29,19 +29,13 @@ def layout(tmp_path_factory):
     return replace(layout, offsets=np.array(OFFSETS))
 
 
-def cut(items, pieces):
-    sizes = [len(items) // pieces + (i < len(items) % pieces) for i in range(pieces)]
-    return [items[sum(sizes[:i]) : sum(sizes[: i + 1])] for i in range(pieces)]
-
-
 def slow_counts(layout, name, percent, group, batch_size, batches):
     """By mini-batch and trainer: (destinations, own sources, edges, sent, received) of each layer, loaded rows."""
     graph, parts = layout.graph, 4
     n, train = graph.num_vertices, graph.train_idx.tolist()
     order = EpochPlan(graph.train_idx, layout.permutation, batch_size, SEED).targets(0).tolist()
     shares = [set(share) for share in cut(train, parts)]
-    by_share = [[v for v in order if v in share] for share in shares]
-    dealt = [(i % parts, by_share[i % parts][i // parts]) for i in range(len(order))]
+    dealt = dealt_from(shares, order)
     offsets = OFFSETS[:: parts // group]
     counted = []
     for batch in batches:
@@ -51,17 +45,7 @@ def slow_counts(layout, name, percent, group, batch_size, batches):
             micros = [[v for share, v in dealt[begin:end] if share == g] for g in range(parts)]
         trainers = []
         for micro, targets in enumerate(micros):
-            splits = sample_and_split(
-                graph,
-                offsets,
-                targets,
-                FAN_OUT,
-                seed=SEED,
-                epoch=0,
-                batch=batch,
-                micro=micro,
-                global_ids=layout.permutation.tolist(),
-            )
+            splits = splits_of(layout, targets, FAN_OUT, offsets=offsets, seed=SEED, batch=batch, micro=micro)
             for k, split in enumerate(splits):
                 sizes = split.level_sizes
                 rank = micro * group + k

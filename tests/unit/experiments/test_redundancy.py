@@ -13,8 +13,8 @@ import pytest
 from support.documents import undocumented
 from support.graphs import lay_out, random_graph
 from support.messages import says
-from support.reference import sample_and_split
-from support.traffic import hottest_set
+from support.reference import splits_of
+from support.traffic import cut, dealt_from, hottest_set
 
 from experiments.paper import redundancy
 from experiments.paper.redundancy import RedundancyConfig, bar_of, counts_of
@@ -32,12 +32,6 @@ def layout_of_301(tmp_path_factory):
     return lay_out(random_graph(301, 10, seed=3), tmp_path_factory.mktemp("redundancy"), parts=1)
 
 
-def cut(items, pieces):
-    """Pieces whose sizes differ by one at most, the larger first."""
-    sizes = [len(items) // pieces + (i < len(items) % pieces) for i in range(pieces)]
-    return [items[sum(sizes[:i]) : sum(sizes[: i + 1])] for i in range(pieces)]
-
-
 def slow_counts(layout, config):
     """(system, cache %) -> [hit, peer, host] rows; (layer, "rows" or "messages"); placement -> [edges, inputs]."""
     graph, offsets, parts = layout.graph, layout.offsets.tolist(), layout.parts
@@ -46,22 +40,11 @@ def slow_counts(layout, config):
     train = graph.train_idx.tolist()
     order = EpochPlan(graph.train_idx, layout.permutation, config.batch_size, config.seed).targets(0).tolist()
     shares = [set(share) for share in cut(train, parts)]
-    orders = [[v for v in order if v in share] for share in shares]
-    dealt = [(g, orders[g][i // parts]) for i in range(len(order)) for g in [i % parts]]  # from the shares in turn
+    dealt = dealt_from(shares, order)
     loads, exchanges, work = {}, Counter(), {}
 
     def sampled(targets, batch, micro=0, offsets=(0, n)):
-        return sample_and_split(
-            graph,
-            list(offsets),
-            targets,
-            config.fan_out,
-            seed=config.seed,
-            epoch=0,
-            batch=batch,
-            micro=micro,
-            global_ids=layout.permutation.tolist(),
-        )
+        return splits_of(layout, targets, config.fan_out, offsets=offsets, seed=config.seed, batch=batch, micro=micro)
 
     def add(system, percent, rank, vertices, own, peers):
         row = loads.setdefault((system, percent), [0, 0, 0])

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import pytest
+from support.commands import python
 from support.documents import undocumented
 from support.libraries import HAS_DGL
-from support.messages import line_with, says
-from support.reference import sample_and_split
+from support.messages import says
+from support.reference import splits_of
 
 from experiments.baselines.sampling_ways import iterations
 from experiments.paper import sampling
@@ -53,15 +52,7 @@ def work(tmp_path_factory):
 def ran(work):
     """The process, and the JSON it wrote."""
     out = work / "result.json"
-    done = subprocess.run(
-        [sys.executable, "-m", "experiments.paper.sampling", *TINY, "--work", work, "--json", out],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    done = python("-m", "experiments.paper.sampling", *TINY, "--work", work, "--json", out, cwd=ROOT)
     return done, json.loads(out.read_text())
 
 
@@ -71,16 +62,8 @@ def key(row):
 
 def test_the_keys_are_those_documented(ran):
     _, result = ran
-    assert list(result) == [
-        "dataset",
-        "settings",
-        "versions",
-        "threads",
-        "excluded",
-        "batch_sizes",
-        "slab_path",
-        "paper",
-    ]
+    sections = ["dataset", "settings", "versions", "threads", "excluded", "batch_sizes", "slab_path", "paper"]
+    assert list(result) == sections
     assert result["dataset"]["generator"] == {"preset": "tiny", "version": 1, "seed": 0}
     assert [measured["batch_size"] for measured in result["batch_sizes"]] == [32, 100]
     for measured in result["batch_sizes"]:
@@ -95,40 +78,20 @@ def test_the_keys_are_those_documented(ran):
     slab_keys |= {"ratio", "ratio_min", "ratio_max"}
     assert [(row["samplers"], row["batch_size"]) for row in result["slab_path"]] == [(1, 100), (2, 100)]
     assert all(set(row) == slab_keys and row["ratio"] > 0 for row in result["slab_path"])
-    keys = {
-        *result,
-        *result["dataset"],
-        *result["dataset"]["generator"],
-        *result["settings"],
-        *result["versions"],
-        *result["threads"],
-        *slab_keys,
-        *ROW_KEYS,
-        *RATIO_KEYS,
-        "fault",
-        "dgl_s",
-        "gsplit_s",
-    }
+    keys = {*result, *result["dataset"]["generator"], *slab_keys, *ROW_KEYS, *RATIO_KEYS}
+    keys |= {"fault", "dgl_s", "gsplit_s"}
+    for section in ("dataset", "settings", "versions", "threads"):
+        keys |= {*result[section]}
     assert undocumented("Sampling", keys) == []
 
 
 def counted(dataset, iteration):
     """Edges and inputs of the mini-batch and of the micro-batches, by the slow reference sampler."""
     layout = dataset.layout
-    counts = []
+    counts, key = [], {"seed": 0, "epoch": iteration.epoch, "batch": iteration.batch}
     for pieces in ([iteration.targets["layout"]], iteration.micro_batches("layout")):
         splits = [
-            sample_and_split(
-                layout.graph,
-                [0, layout.graph.num_vertices],
-                targets.tolist(),
-                (4, 3),
-                seed=0,
-                epoch=iteration.epoch,
-                batch=iteration.batch,
-                micro=micro,
-                global_ids=layout.permutation.tolist(),
-            )[0]
+            splits_of(layout, targets, (4, 3), offsets=(0, layout.graph.num_vertices), micro=micro, **key)[0]
             for micro, targets in enumerate(pieces)
         ]
         edges = sum(len(row) for split in splits for rows in split.edges.values() for row in rows)
@@ -169,8 +132,7 @@ def test_a_second_run_takes_the_same_layout(work, ran):
 
 
 def test_threads_are_set_before_torch_is_loaded():
-    code = "import sys, experiments.paper.sampling; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
+    python("-c", "import sys, experiments.paper.sampling; sys.exit('torch' in sys.modules)", cwd=ROOT)
 
 
 @pytest.mark.parametrize("parts", [1, 3])
@@ -190,20 +152,8 @@ def test_without_dgl_our_own_figures(layouts, tmp_path, monkeypatch, caplog):
     monkeypatch.setattr("gsplit.data.importers.dgl.import_dgl", refuse)
     monkeypatch.setenv("OMP_NUM_THREADS", os.environ.get("OMP_NUM_THREADS", "1"))
     layout = layouts(3)
-    sampling.command(
-        [
-            "--dataset",
-            str(layout.path),
-            "--batch-sizes",
-            "30",
-            "--fan-out",
-            "3,3",
-            "--rounds",
-            "1",
-            "--json",
-            str(tmp_path / "out.json"),
-        ]
-    )
+    words = ["--batch-sizes", "30", "--fan-out", "3,3", "--rounds", "1"]
+    sampling.command(["--dataset", str(layout.path), *words, "--json", str(tmp_path / "out.json")])
     result = json.loads((tmp_path / "out.json").read_text())
     says(caplog.text, "DGL")
     assert result["dataset"]["generator"] is None
@@ -211,43 +161,3 @@ def test_without_dgl_our_own_figures(layouts, tmp_path, monkeypatch, caplog):
     (measured,) = result["batch_sizes"]
     assert [key(row) for row in measured["rows"]] == OURS
     assert len(measured["ratios"]) == 4
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("--dataset", "nowhere"), "nowhere"),
-        (("--dataset", "synthetic:vast"), "vast, tiny"),
-        ((*TINY, "--batch-sizes", "501"), "--batch-sizes, 501, 500"),
-        ((*TINY, "--batch-sizes", "3"), "--batch-sizes, 3, 4"),
-        ((*TINY, "--batch-sizes", "0"), "--batch-sizes, 1, 0"),
-        ((*TINY, "--fan-out", "3,0"), "--fan-out, 1, -1, 0"),
-        ((*TINY, "--rounds", "0"), "--rounds, 1, 0"),
-        ((*TINY, "--seed", "-1"), "--seed, 0, -1"),
-        ((*TINY, "--json", "nowhere/out.json"), "--json nowhere/out.json"),
-        ((*TINY, "--json", "."), "--json ."),
-        ((*TINY, "--work", "file/work"), "file/work"),
-        ((*TINY, "--quikc"), "--quikc, --quick"),
-    ],
-)
-def test_mistakes(words, message, work, tmp_path, monkeypatch):
-    monkeypatch.setenv("OMP_NUM_THREADS", os.environ.get("OMP_NUM_THREADS", "1"))
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "file").touch()
-    given = words if "--work" in words else (*words, "--work", str(work))
-    with pytest.raises(InputError, match=line_with(message)):
-        sampling.command(list(given))
-    assert [path.name for path in tmp_path.iterdir()] == ["file"]
-
-
-def test_a_mistake_is_one_line(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-m", "experiments.paper.sampling", "--dataset", tmp_path],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-    says(done.stderr, f"error:, {tmp_path}, layout.json")

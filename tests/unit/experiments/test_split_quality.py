@@ -10,7 +10,7 @@ from statistics import mean
 import numpy as np
 import pytest
 from support.documents import undocumented
-from support.reference import sample_and_split
+from support.reference import splits_of
 
 from experiments.paper import split_quality
 from experiments.paper.split_quality import QualityConfig, rows_of
@@ -29,16 +29,8 @@ def slow_counts(layout, owner_of_global, config, batch_size):
     parts = max(owner_of_global) + 1
     counts = []
     for batch, targets in islice(plan.batches(0), config.iterations):
-        (whole,) = sample_and_split(
-            graph,
-            [0, graph.num_vertices],
-            targets.tolist(),
-            config.fan_out,
-            seed=config.seed,
-            epoch=0,
-            batch=batch,
-            global_ids=names,
-        )
+        unsplit = (0, graph.num_vertices)
+        (whole,) = splits_of(layout, targets, config.fan_out, offsets=unsplit, seed=config.seed, batch=batch)
         edges, local = [0] * parts, 0
         for rows in whole.edges.values():
             for v, drawn in zip(whole.vertices, rows, strict=False):

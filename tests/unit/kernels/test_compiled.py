@@ -202,6 +202,18 @@ def test_halves_are_rounded_to_the_nearest_once(compiled, dtype):
         assert not re.search(rf"\b(add|fma)\.\S*\.({to}|{other})", code.text)
 
 
+ONE_ROW = Edges(indptr=torch.zeros(2, dtype=torch.int32), indices=torch.zeros(0, dtype=torch.int32))
+
+
+def raising(error):
+    """In the place of a function: it raises the error, whatever it is called with."""
+
+    def fail(*_, **__):
+        raise error
+
+    return fail
+
+
 @pytest.mark.parametrize(
     "error",
     [
@@ -215,11 +227,7 @@ def test_halves_are_rounded_to_the_nearest_once(compiled, dtype):
 )
 def test_what_cannot_be_compiled_is_summed_by_pytorch_after_one_line(monkeypatch, caplog, error):
     """As where the machine has no C compiler, or a place where nothing can be written."""
-
-    def fail(*_, **__):
-        raise error
-
-    monkeypatch.setattr(segment_sums, "sum_rows", fail)
+    monkeypatch.setattr(segment_sums, "sum_rows", raising(error))
     kernels = Compiled()
     edges = Edges(
         indptr=torch.tensor([0, 2, 3], dtype=torch.int32), indices=torch.tensor([0, 2, 1], dtype=torch.int32)
@@ -239,33 +247,17 @@ def test_what_cannot_be_compiled_is_summed_by_pytorch_after_one_line(monkeypatch
         torch.OutOfMemoryError("CUDA out of memory"),
         RuntimeError("Triton Error [CUDA]: out of memory"),
         RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+        RuntimeError("CUDA error: an illegal memory access was encountered"),
+        RuntimeError("Triton Error [CUDA]: unspecified launch failure"),
     ],
 )
-def test_a_full_device_is_no_reason_to_give_up(monkeypatch, error):
-    def fail(*_, **__):
-        raise error
-
-    monkeypatch.setattr(segment_sums, "sum_rows", fail)
+def test_what_an_earlier_launch_broke_is_not_blamed_on_the_kernel(monkeypatch, caplog, error):
+    """Nor is a full device a reason to give it up."""
+    monkeypatch.setattr(segment_sums, "sum_rows", raising(error))
     kernels = Compiled()
-    edges = Edges(indptr=torch.zeros(2, dtype=torch.int32), indices=torch.zeros(0, dtype=torch.int32))
     with pytest.raises(type(error), match=re.escape(str(error))):
-        kernels.sum(Sums(edges, torch.ones(1, 2), None, torch.ones(1, 2)))
+        kernels.sum(Sums(ONE_ROW, torch.ones(1, 2), None, torch.ones(1, 2)))
     assert kernels._works
-
-
-@pytest.mark.parametrize(
-    "said",
-    ["CUDA error: an illegal memory access was encountered", "Triton Error [CUDA]: unspecified launch failure"],
-)
-def test_what_an_earlier_launch_broke_is_not_blamed_on_the_kernel(monkeypatch, caplog, said):
-    def fail(*_, **__):
-        raise RuntimeError(said)
-
-    monkeypatch.setattr(segment_sums, "sum_rows", fail)
-    kernels = Compiled()
-    edges = Edges(indptr=torch.zeros(2, dtype=torch.int32), indices=torch.zeros(0, dtype=torch.int32))
-    with pytest.raises(RuntimeError, match=re.escape(said)):
-        kernels.sum(Sums(edges, torch.ones(1, 2), None, torch.ones(1, 2)))
     assert not caplog.records
 
 
@@ -279,10 +271,9 @@ def test_a_kernel_that_cannot_be_made_after_others_could_is_given_up(monkeypatch
 
     monkeypatch.setattr(segment_sums, "sum_rows", made)
     kernels = Compiled()
-    edges = Edges(indptr=torch.zeros(2, dtype=torch.int32), indices=torch.zeros(0, dtype=torch.int32))
     for dtype, wanted in ((torch.float32, 7), (torch.bfloat16, 0)):
         out = torch.ones(1, 2, dtype=dtype)
-        kernels.sum(Sums(edges, torch.ones(1, 2, dtype=dtype), None, out))
+        kernels.sum(Sums(ONE_ROW, torch.ones(1, 2, dtype=dtype), None, out))
         assert out.tolist() == [[wanted] * 2]
     assert "ptxas" in caplog.text
 
@@ -301,11 +292,8 @@ def test_a_kernel_that_cannot_be_made_after_others_could_is_given_up(monkeypatch
     ],
 )
 def test_where_triton_drives_nothing_nothing_is_compiled(monkeypatch, caplog, error, level):
-    def nothing():
-        raise error
-
     caplog.set_level(logging.INFO, "gsplit")
-    monkeypatch.setattr(driver, "_active", SimpleNamespace(get_active_torch_device=nothing))
+    monkeypatch.setattr(driver, "_active", SimpleNamespace(get_active_torch_device=raising(error)))
     kernels = Compiled()
     on_gpu = SimpleNamespace(device=torch.device("cuda"), dtype=torch.float32)
     for _ in range(2):

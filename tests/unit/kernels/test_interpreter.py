@@ -5,11 +5,10 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from support.commands import python
 
 pytest.importorskip("triton")
 HERE = Path(__file__).parent
@@ -31,17 +30,9 @@ FEW_OF_ITS_OWN = "interpreted and not (gradients and (1] or 16] or 100] or 300])
 )
 def test_in_the_interpreter(tests, least):
     """Whatever fails there fails here; ``least``: number of tests that there are at least."""
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--tb=short"]
-    done = subprocess.run(
-        [*command, "interpreted", "test_kernels.py", "test_long_sums.py", "-k", tests],
-        cwd=HERE,
-        env={**os.environ, "TRITON_INTERPRET": "1"},
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+    words = ("-m", "pytest", "-p", "no:cacheprovider", "--tb=short", "-k", tests)
+    files = ("interpreted", "test_kernels.py", "test_long_sums.py")
+    done = python(*words, *files, cwd=HERE, env={**os.environ, "TRITON_INTERPRET": "1"}, timeout=LIMIT_S)
     counted = re.search(r"(\d+) passed", done.stdout)
     assert counted, done.stdout
     assert int(counted[1]) >= least

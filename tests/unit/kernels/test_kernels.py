@@ -2,39 +2,16 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 import torch
 
 import gsplit._core as _core
 from gsplit.kernels import Edges, Sums, kernels_for
-from gsplit.kernels.compiled import Compiled
 from gsplit.kernels.core import Core
 from gsplit.kernels.library import Library
 
 WIDTHS = (1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 47, 100, 128, 129, 255, 257, 600)
 TOLERANCE = {torch.float32: {"rtol": 2e-5, "atol": 2e-5}, torch.float64: {"rtol": 1e-12, "atol": 1e-12}}
-
-
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
-"""Whether this is the process of test_interpreter.py, where Triton's kernels run on the CPU."""
-
-
-@pytest.fixture(params=["compiled"] if INTERPRETED else [*_core.instruction_sets(), "library"])
-def kernels(request):
-    """The kernels of the core, as compiled for each instruction set of this machine, and those made of PyTorch's."""
-    if request.param == "library":
-        yield Library()
-        return
-    if request.param == "compiled":
-        kernels = Compiled()
-        yield kernels
-        assert kernels._works  # or the library summed in its place
-        return
-    _core.use_instruction_set(request.param)
-    yield Core()
-    _core.use_instruction_set(_core.instruction_sets()[0])
 
 
 def random_edges(rows=23, sources=40, most=9, seed=0):

@@ -7,20 +7,18 @@ drifts, and by far the most where all of them are the same. The lists' lengths l
 from __future__ import annotations
 
 import functools
-import os
 
 import numpy as np
 import pytest
 import torch
+from support.kernels import INTERPRETED
 
 import gsplit._core as _core
 from gsplit.kernels import Edges, Sums, TwoWayEdges
-from gsplit.kernels.compiled import Compiled
 from gsplit.kernels.core import Core
 from gsplit.kernels.library import Library
 from gsplit.nn.aggregate import neighbour_sum
 
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 LENGTHS: tuple[int, ...] = (0, 1, 31, 32, 63, 64, 65, 95, 96, 97, 128, 0, 511, 512, 513, 575, 576, 4096, 7, 100_000)
 """Edges of each row."""
 if INTERPRETED:
@@ -33,21 +31,6 @@ VALUES = {
     "one and noise": lambda random, *shape: 1 + 0.01 * random.standard_normal(shape, dtype=np.float32),
     "all the same": lambda _, *shape: np.full(shape, 1.1, dtype=np.float32),
 }
-
-
-@pytest.fixture(params=["compiled"] if INTERPRETED else [*_core.instruction_sets(), "library"])
-def kernels(request):
-    """The kernels of the core, as compiled for each instruction set of this machine, and the others."""
-    if request.param == "library":
-        yield Library()
-    elif request.param == "compiled":
-        kernels = Compiled()
-        yield kernels
-        assert kernels._works
-    else:
-        _core.use_instruction_set(request.param)
-        yield Core()
-        _core.use_instruction_set(_core.instruction_sets()[0])
 
 
 @pytest.fixture(scope="module")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
+from support.kernels import instructions
 from support.messages import line_with
 
 import gsplit._core as _core
-from gsplit.kernels.core import Core
 
 TOLERANCE = {torch.float32: {"rtol": 2e-5, "atol": 2e-5}, torch.float64: {"rtol": 1e-12, "atol": 1e-12}}
 
@@ -26,14 +26,6 @@ def activate(x, activation, drop, seed=5, threads=1, bias=None):
         return of_x if bias is None else (of_x, of_bias)
 
     return out, backward
-
-
-@pytest.fixture(params=_core.instruction_sets())
-def core(request):
-    """The core, as compiled for each instruction set of this machine."""
-    _core.use_instruction_set(request.param)
-    yield Core()
-    _core.use_instruction_set(_core.instruction_sets()[0])
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -93,13 +85,12 @@ def test_a_bias_of_another_width_or_for_elu_is_refused():
 def test_every_instruction_set_and_number_of_threads_drops_the_same():
     outs = []
     for name in _core.instruction_sets():
-        _core.use_instruction_set(name)
-        outs += [
-            activate(torch.ones(3000, 70, dtype=dtype), 0, 0.5, threads=threads)[0] != 0
-            for threads in (1, 3)
-            for dtype in (torch.float32, torch.float64)
-        ]
-    _core.use_instruction_set(_core.instruction_sets()[0])
+        with instructions(name):
+            outs += [
+                activate(torch.ones(3000, 70, dtype=dtype), 0, 0.5, threads=threads)[0] != 0
+                for threads in (1, 3)
+                for dtype in (torch.float32, torch.float64)
+            ]
     assert all(torch.equal(out, outs[0]) for out in outs)
 
 
@@ -164,11 +155,10 @@ def test_gradients_of_many_rows_lose_nothing(core, rows, threads):
 
 
 def test_narrow_products_are_for_narrow_results():
-    fits = {}
+    fits, sizes = {}, ((16, 100), (17, 100), (32, 100), (33, 100), (16, 7))
     for name in _core.instruction_sets():
-        _core.use_instruction_set(name)
-        fits[name] = [_core.narrow_fits(*sizes) for sizes in ((16, 100), (17, 100), (32, 100), (33, 100), (16, 7))]
-    _core.use_instruction_set(_core.instruction_sets()[0])
+        with instructions(name):
+            fits[name] = [_core.narrow_fits(*each) for each in sizes]
     known = {
         "avx512": [True, True, True, False, False],
         "avx2": [True, False, False, False, False],

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pickle
 
-import numpy as np
 import pytest
 import torch
 from support import models
+from support.blocks import unsplit
 from support.graphs import random_graph
 from support.libraries import needs_dgl
 from support.messages import line_with
@@ -18,16 +18,13 @@ from torch import nn
 from gsplit.engine.inputs import blocks_of
 from gsplit.errors import InputError
 from gsplit.nn.adapters import Adapter, wrap
-from gsplit.sampling import MiniBatchSampler
 
 GRAPH = random_graph(80, 6, seed=5)
 
 
 def batch(layers=2):
     """Blocks and features of an unsplit mini-batch."""
-    sampler = MiniBatchSampler(GRAPH.indptr, GRAPH.indices, [0, 80], fan_outs=[4] * layers, seed=0)
-    sampler.sample(np.arange(30), epoch=0, batch=0)
-    segment = sampler.segment(0)
+    segment = unsplit(GRAPH, range(30), [4] * layers)
     return blocks_of(segment, CPU, None), torch.from_numpy(GRAPH.features[segment.vertices])
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import torch
+from support.blocks import unsplit
 from support.graphs import random_graph
 from support.libraries import needs_dgl
 from support.steps import CPU
@@ -16,7 +16,6 @@ from gsplit.features import EdgeLoader
 from gsplit.nn import GATConv, SAGEConv
 from gsplit.nn.adapters import adapter, wrap
 from gsplit.nn.adapters.equivalents import equivalent_of
-from gsplit.sampling import MiniBatchSampler
 
 N = 80
 
@@ -25,9 +24,7 @@ def batch(*, weighted=False):
     """The block of an unsplit layer, and float64 features."""
     graph = random_graph(N, 6, seed=5, weighted=weighted)
     edges = EdgeLoader(graph, device=CPU, dtype=torch.float64, weights=True, degrees=False)
-    sampler = MiniBatchSampler(graph.indptr, graph.indices, [0, N], fan_outs=[4], seed=0, edge_ids=edges.weights)
-    sampler.sample(np.arange(30), epoch=0, batch=0)
-    segment = sampler.segment(0)
+    segment = unsplit(graph, range(30), [4], edge_ids=edges.weights)
     x = torch.randn(len(segment.vertices), 6, dtype=torch.float64, requires_grad=True)
     return blocks_of(segment, CPU, None, **edges.load(segment)), x
 

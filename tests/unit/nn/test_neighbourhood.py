@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from support.blocks import gradients, sampled_block, without_loops
+from support.blocks import gradients, sampled_block, unsplit, without_loops
 from support.graphs import random_graph
 from support.models import OURS, make_model
 from support.steps import CPU
@@ -67,11 +67,7 @@ class DenseBlock(Neighbourhood):
 def sampled_blocks(graph):
     """Layers over all neighbours of all vertices, which are all vertices in the same order."""
     edges = EdgeLoader(graph, device=CPU, dtype=torch.float64, weights=True, degrees=True)
-    sampler = MiniBatchSampler(
-        *(graph.indptr, graph.indices, [0, N]), fan_outs=[-1] * LAYERS, seed=0, edge_ids=edges.weights
-    )
-    sampler.sample(np.arange(N), epoch=0, batch=0)
-    segment = sampler.segment(0)
+    segment = unsplit(graph, range(N), [-1] * LAYERS, edge_ids=edges.weights)
     assert segment.vertices.tolist() == list(range(N))
     return blocks_of(segment, CPU, None, **edges.load(segment))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from support.blocks import unsplit
 from support.graphs import random_graph
 from support.libraries import needs_dgl
 from support.models import DGLNet, PyGNet
@@ -14,7 +15,6 @@ from torch import nn
 from gsplit.engine.inputs import blocks_of
 from gsplit.features import EdgeLoader
 from gsplit.nn.adapters import wrap
-from gsplit.sampling import MiniBatchSampler
 
 ZERO = {"allow_zero_in_degree": True}
 MADE = {
@@ -36,9 +36,7 @@ def graph():
 
 def logits_of(model, graph, targets):
     edges = EdgeLoader(graph, device=CPU, dtype=torch.float64, weights=True, degrees=False)
-    sampler = MiniBatchSampler(graph.indptr, graph.indices, [0, 150], fan_outs=[-1], seed=0, edge_ids=True)
-    sampler.sample(np.asarray(targets), epoch=0, batch=0)
-    segment = sampler.segment(0)
+    segment = unsplit(graph, targets, [-1], edge_ids=True)
     blocks = blocks_of(
         segment, CPU, None, **edges.load(segment), whole_out_degrees=lambda: edges.out_degrees(segment.vertices)
     )

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from support.graphs import lay_out, random_graph
 from support.messages import line_with
-from support.reference import sample_and_split
+from support.reference import splits_of
 
 from gsplit.errors import InputError
 from gsplit.partition import show
@@ -26,27 +26,18 @@ def layout(tmp_path_factory):
     return lay_out(random_graph(200, 6), tmp_path_factory.mktemp("report"), parts=3)
 
 
-def splits_of(layout, seed):
+def epoch_of(layout, seed):
     """The splits of each mini-batch of the first epoch of a training with this seed, by the reference."""
     plan = EpochPlan(layout.graph.train_idx, layout.permutation, TRAINING.batch_size, seed)
     for batch, targets in plan.batches(0):
-        yield sample_and_split(
-            layout.graph,
-            layout.offsets.tolist(),
-            targets.tolist(),
-            TRAINING.fan_out,
-            seed=seed,
-            epoch=0,
-            batch=batch,
-            global_ids=layout.permutation,
-        )
+        yield splits_of(layout, targets, TRAINING.fan_out, seed=seed, batch=batch)
 
 
 def test_sampled_figures_equal_the_reference(layout):
     report = measure(layout, TRAINING, epochs=1, seed=4, threads=1)
     offsets, skews, inputs = layout.offsets.tolist(), [], []
     edges_P, targets_P, local = np.zeros(3), np.zeros(3), 0
-    for splits in splits_of(layout, 4):
+    for splits in epoch_of(layout, 4):
         edges = [sum(len(row) for rows in split.edges.values() for row in rows) for split in splits]
         skews.append((max(edges) - min(edges)) / (sum(edges) / 3))
         edges_P += edges
@@ -69,7 +60,7 @@ def test_sampled_figures_equal_the_reference(layout):
 
 
 def test_hit_rates_equal_a_count(layout):
-    seen = [{v for split in splits for v in split.vertices} for splits in splits_of(layout, 0)]
+    seen = [{v for split in splits for v in split.vertices} for splits in epoch_of(layout, 0)]
     loaded = np.array([sum(v in inputs for inputs in seen) for v in range(200)])
     out_degrees = np.bincount(layout.graph.indices, minlength=200)
     counts = presample(layout.graph, TRAINING, epochs=1, seed=0, global_ids=layout.permutation).loaded

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from support.messages import line_with
-from support.reference import sample_and_split
+from support.reference import splits_of
 from support.samplers import micro_batches_of
 
 from gsplit.sampling import EpochPlan, Neighbours, split_offsets
@@ -74,17 +74,8 @@ def test_micro_batches_are_those_of_the_reference(layouts, number, splits):
     )
     targets = batches.plan.micro_batches(1, 2)
     for micro, sampler in enumerate(batches.sample_all(1, 2)):
-        wanted = sample_and_split(
-            layout.graph,
-            split_offsets(layout, splits).tolist(),
-            targets[micro].tolist(),
-            FAN_OUT,
-            seed=9,
-            epoch=1,
-            batch=2,
-            micro=micro,
-            global_ids=layout.permutation,
-        )
+        offsets = split_offsets(layout, splits)
+        wanted = splits_of(layout, targets[micro], FAN_OUT, offsets=offsets, seed=9, epoch=1, batch=2, micro=micro)
         for split, reference in enumerate(wanted):
             segment = sampler.segment(split)
             segment.validate()

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import pytest
+from support.commands import python
 
 CHILD = """
 import json, resource, sys
@@ -65,7 +64,6 @@ print(failed)
 def test_a_sampler_that_got_no_memory_samples_as_a_new_one(parts, memory):
     # The address space is bounded a little further out each time, so that it is something else that finds no room.
     # One thread: glibc ends the process where another one throws its first exception and has no memory for that.
-    arguments = [sys.executable, "-c", CHILD, json.dumps([parts, memory])]
-    child = subprocess.run(arguments, capture_output=True, text=True, timeout=120)
-    assert (child.returncode, child.stderr) == (0, "")
+    child = python("-c", CHILD, json.dumps([parts, memory]))
+    assert child.stderr == ""
     assert int(child.stdout) > 5
