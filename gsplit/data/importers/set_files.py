@@ -66,7 +66,9 @@ def _named(path: Path, ids: VertexIds, unknown: Unknown) -> tuple[NDArray[np.int
 
 
 def ids_table(path: Path, ids: VertexIds) -> Table:
-    """A list of ids of any kind, in as many columns as an id has; a first line of names is a header.
+    """A list of ids of any kind, in as many columns as an id has.
+
+    A first line is a header where it has a usual name of ids, their own, or that of a column of the edges.
 
     Raises:
         InputError: where the file is missing or damaged, or has other columns.
@@ -77,7 +79,7 @@ def ids_table(path: Path, ids: VertexIds) -> Table:
         raise InputError(f"{path} has {table.num_columns} columns; the ids of a vertex set have {width}")
     first = next(table.ids(range(width)), None)
     names = [] if first is None or not len(first[0]) else [column[0].as_py().lower() for column in first]
-    known = width == 1 and bool(names) and (names[0] in IDS[:-1] or bool(ids.prefixes.of_column(names[0])))
+    known = width == 1 and bool(names) and names[0] in (*IDS[:-1], *filter(None, ids.prefixes.columns))
     if known or names == [name.lower() for name in ids.names]:
         table = open_table(path, header=True)
     return table

@@ -99,7 +99,7 @@ def _bound(table: Table, column: int) -> int:
     largest = -1.0
     for (values,) in table.read([column], [np.float64]):
         largest = max(largest, values[np.isfinite(values) & (values == np.floor(values))].max(initial=-1))
-    return int(largest) + 1
+    return int(min(largest, 2.0**62)) + 1
 
 
 def reach(num_vertices: int, reaches: Sequence[tuple[Path, int]]) -> int:

@@ -132,6 +132,16 @@ def test_a_list_of_ids(names, suffix, caplog):
     assert import_graph(small, "grown", add=files["edges"], vertices=files["v"]).checksum == store.checksum
 
 
+def test_a_list_may_be_called_as_a_column_of_the_edges():
+    Path("e.csv").write_text("customer,product\nann,pen\n")
+    Path("v.csv").write_text("Customer\nbob\n")
+    ends = {"source_column": "customer", "destination_column": "product"}
+    store = import_graph("e.csv", "out", vertices="v.csv", **NAMED, **ends)
+    assert ids_of(store) == ["ann", "pen", "bob"]
+    apart = import_graph("e.csv", "apart", vertices="v.csv", **NAMED, **ends, bipartite=True)
+    assert ids_of(apart) == ["customer:ann", "product:pen", "customer:bob"]
+
+
 def test_an_array_of_whole_ids_and_no_edges_at_all():
     np.save("v.npy", np.array([4, 2]))
     Path("e.csv").write_text("src,dst\n")
@@ -149,6 +159,7 @@ WRONG = {
     "no whole number": ({"unknown": "add", "labels": "half.csv"}, "half.csv, line 3, 1.5"),
     "below 0": ({"vertices": "below.txt"}, "below.txt, line 2, -1"),
     "too many": ({"vertices": "far.txt"}, "far.txt, fit in memory"),
+    "far beyond": ({"unknown": "add", "labels": "beyond.csv"}, "beyond.csv, fit in memory"),
     "an array of names": ({"vertices": "v.npy", "ids": "any"}, "v.npy"),
     "no such file": ({"vertices": "nowhere.txt"}, "nowhere.txt"),
     "a train list": ({"unknown": "add", "labels": "y.csv", "train": "far.txt", "ids": "any"}, "far.txt, --vertices"),
@@ -165,6 +176,7 @@ def test_a_mistake_is_one_line(options, parts):
         "twice.csv": "id,label\n7,1\n0,1\n7,1\n",
         "half.csv": "id,label\n0,1\n1.5,2\n",
         "below.txt": "3\n-1\n",
+        "beyond.csv": "id,label\n0,1\n1e300,2\n",
         "far.txt": "3\n999999999999999\n",
         "y.csv": "id,label\n0,1\n",
     }.items():
