@@ -17,6 +17,7 @@ from gsplit.data.columns.assembled import Assembled, Missing
 from gsplit.data.graph import VERTEX_SETS
 from gsplit.data.ids.vertex_ids import VertexIds
 from gsplit.data.importers.checked import printable_line
+from gsplit.data.importers.column_files import words_of_columns
 from gsplit.data.importers.column_kinds import SKIP, column_of_times, parse_columns
 from gsplit.data.importers.feature_tables import Joining, array_block, features_of
 from gsplit.data.importers.gaps import USUAL, WORDS, Gaps, check_words
@@ -57,7 +58,8 @@ class VertexFiles(Checked):
     its name, or its number from 1 on where there is no header. none: no column holds ids. By default one called id,
     node, vertex or the like; without one rows are in the order of the vertices."""
     columns: Annotated[cli.WordList, Accepted(parse_columns)] = ()
-    """Kinds of columns of features, as age:number country:category; * stands for all others. number (by default),
+    """Kinds of columns of features, as age:number country:category, or a file FILE.toml with a line such as
+    "first, last" = "category" for each; * stands for all others. number (by default),
     category (a feature of 0 and 1 for each), code (a number for each category, from 1 on), bool, time (days since
     1970-01-01; of numbers or other forms of dates as time(ms) or time(%d.%m.%Y)), or skip."""
     missing: Missing = "refuse"
@@ -88,6 +90,7 @@ class VertexFiles(Checked):
     follow, number or time, as in --columns, which may also say it: sent:time(ms)."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "columns", words_of_columns(self.columns))
         super().__post_init__()
         lists = [name for name in VERTEX_SETS if getattr(self, name)]
         if self.split_file and lists:
