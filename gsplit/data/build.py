@@ -67,8 +67,9 @@ class BuildOptions(Checked):
     task: Literal["classification", "regression"] = "classification"
     """Kind of labels: of a classification one class a vertex, or a column of 0 and 1 a class; of a regression
     numbers to be predicted, one or several columns, NaN or nothing where there is none."""
-    feature_dtype: Literal["float32", "float16"] | None = None
-    """Store features in this type; by default float16 stays and all else becomes float32."""
+    feature_dtype: Literal["float32", "float16", "float64"] | None = None
+    """Store features in this type; by default float16 stays and all else becomes float32. Models take float64 as it
+    is with --dtype float64, else rounded to float32."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -21,7 +21,9 @@ from gsplit.errors import InputError
 
 VERTEX_SETS = ("train", "valid", "test")
 INDEX_DTYPES = ("int32", "int64")
-FEATURE_DTYPES = ("float32", "float16")
+FEATURE_DTYPES = ("float32", "float16", "float64")
+BOUNDED_BY = {"float16": "float16", "float32": "float32", "float64": "float32, in which models take float64 features"}
+"""What features of each type must fit, for messages."""
 
 Task = Literal["classes", "labels", "regression"]
 """Task: to learn one class of several, any number of labels, or numbers for each vertex."""
@@ -44,7 +46,7 @@ class GraphArrays:
     indices: NDArray[Any]
     """[E] int32 or int64: the in-neighbours of all vertices, vertex after vertex."""
     features: NDArray[Any] | None
-    """[N, D] float32 or float16; None for a topology only."""
+    """[N, D] float32, float16 or float64; None for a topology only."""
     labels: NDArray[Any]
     """[N] int64, -1 where unlabelled; or [N, C] float32, of 0 and 1 for multi-label, of any numbers for a regression;
     NaN where unlabelled."""
@@ -86,7 +88,7 @@ class GraphArrays:
         return "regression" if self.regression else "labels" if self.labels.ndim == 2 else "classes"
 
     def with_feature_dtype(self, dtype: str) -> GraphArrays:
-        """The same graph with features in ``float32`` or ``float16``."""
+        """The same graph with features in ``float32``, ``float16`` or ``float64``."""
         return self if self.features is None else replace(self, features=cast(self.features, dtype))
 
     def vertex_set(self, name: str) -> NDArray[np.int64]:
@@ -105,9 +107,16 @@ def row_ranges(indptr: NDArray[np.int64], at_once: int) -> Iterator[tuple[int, i
 
 
 def cast(features: NDArray[Any], dtype: str) -> NDArray[Any]:
-    """Features in another type; what does not fit becomes infinite, which writing a store refuses."""
+    """Features in another type; what does not fit becomes infinite, which writing a store refuses.
+
+    Of float64 that is what float32 does not reach, as rows are loaded in the type in which a model computes.
+    """
     with np.errstate(over="ignore", invalid="ignore"):
-        return features.astype(dtype)
+        rows = features.astype(dtype)
+        if rows.dtype == np.float64:
+            large = np.abs(rows) > np.finfo(np.float32).max
+            rows[large] = np.copysign(np.inf, rows[large])
+    return rows
 
 
 def open_arrays(folder: Path, description: dict[str, Any]) -> GraphArrays:

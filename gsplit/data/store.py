@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from gsplit.data.description import read_description, verify_checksums
 from gsplit.data.folders import writing_folder
-from gsplit.data.graph import GraphArrays, check_graph, open_arrays
+from gsplit.data.graph import BOUNDED_BY, GraphArrays, check_graph, open_arrays
 from gsplit.data.ids.kept_ids import verify_ids
 from gsplit.data.memory.opened import OpenFolder
 from gsplit.data.memory.temporary import temporary_of
@@ -109,8 +109,9 @@ def check_finite(
     finite = np.isfinite(rows).all(axis=1)
     if not finite.all():
         vertex = shown(int(vertices[int(np.argmin(finite))]))
+        kind = BOUNDED_BY.get(str(rows.dtype), rows.dtype)
         raise InputError(
-            f"{source}: the features of vertex {vertex} hold NaN or infinity as {rows.dtype}; replace them first"
+            f"{source}: the features of vertex {vertex} hold NaN or infinity as {kind}; replace them first"
         )
 
 

@@ -75,6 +75,7 @@ def resolve(
     _check_trainable(layout, config.train_features)
     _check_scores_are_known(config, layout)
     _warn_of_other_sampling(config, layout)
+    _say_rounded(config, layout)
     trainers = trainers_of(config.gpus, layout.parts)
     device = choose_device(config.device, trainers)
     asked = replace(config, layout=layout.path, out=out, threads=threads_of(config.threads, trainers))
@@ -211,6 +212,19 @@ def _check_trainable(layout: Layout, trained_features: int | None) -> None:
             f"{layout.path} has an empty training set; import the graph with --split 0.6,0.2,0.2, --split-file "
             "FILE or --train FILE, and partition it again"
         )
+
+
+def _say_rounded(config: TrainConfig, layout: Layout) -> None:
+    """Say where features are loaded in less than they are stored in."""
+    features = layout.graph.features
+    if features is None or features.dtype.name != "float64" or config.dtype == "float64" or config.train_features:
+        return
+    logger.info(
+        "%s has float64 features, and the model computes in %s: rows are rounded when they are loaded; --dtype "
+        "float64 takes them as they are",
+        layout.path,
+        config.dtype,
+    )
 
 
 def _warn_of_other_sampling(config: SamplingConfig, layout: Layout) -> None:

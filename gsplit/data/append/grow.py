@@ -76,6 +76,7 @@ def from_store(
     store = open_store(kind_of(source)[1])
     _check_ids(store, add, ids, build)
     build = _with_task(store, build, replaced=add is None and files.labels is not None)
+    build = _with_dtype(store, build, replaced=add is None and bool(files.features))
     if add is not None:
         return FromStore(
             source=_grown(store, add, files, ids, build, folder), ids=None, files=VertexFiles(), build=build
@@ -113,6 +114,14 @@ def _with_task(store: GraphStore, build: BuildOptions, *, replaced: bool) -> Bui
     if build.task == "regression" and store.graph.num_classes:
         raise InputError(f"the labels of {store.path} are classes; drop --task regression")
     return build
+
+
+def _with_dtype(store: GraphStore, build: BuildOptions, *, replaced: bool) -> BuildOptions:
+    """The options with the type of the store's features, unless they are replaced, or another is asked for."""
+    features = store.graph.features
+    if features is None or replaced or build.feature_dtype is not None:
+        return build
+    return replace(build, feature_dtype=str(features.dtype))
 
 
 def _completed(files: VertexFiles, where: str, kept: tuple[str, ...] | None, *, named: bool) -> VertexFiles:

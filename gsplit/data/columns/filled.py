@@ -14,7 +14,7 @@ from gsplit.data.columns.assembled import Assembled
 from gsplit.data.columns.block_rows import columns_of, first_place, name_of_feature, rows_at_once, rows_of
 from gsplit.data.columns.rounding import Rounding, log_rounded
 from gsplit.data.columns.statistics import statistics_of
-from gsplit.data.graph import cast
+from gsplit.data.graph import BOUNDED_BY, cast
 from gsplit.errors import InputError
 
 COLUMNS_SHOWN = 20
@@ -97,8 +97,9 @@ class Filled:
             large = np.zeros(piece.shape, np.bool_)
             large[kept] = ~finite
             raise InputError(
-                f"{first_place(block, begin, large)} is {exact[~finite][0]:.6g}, too large for {self._dtype}; "
-                "replace it first" + ("" if self._features.standardize else ", or give --standardize")
+                f"{first_place(block, begin, large)} is {exact[~finite][0]:.6g}, too large for "
+                f"{BOUNDED_BY[self._dtype]}; replace it first"
+                + ("" if self._features.standardize else ", or give --standardize")
             )
         self._rounding[number].add(exact, rows)
         return rows

@@ -24,8 +24,8 @@ A_SECOND = 1 / 86_400
 LINES = 20
 """Columns of a file that are told of at most."""
 WAY_OUT = (
-    "; --standardize keeps their differences, and numbers that are names of things are a :category or a :code of "
-    "--columns"
+    "; --standardize keeps their differences, --feature-dtype float64 all of them, and numbers that are names of "
+    "things are a :category or a :code of --columns"
 )
 
 logger = logging.getLogger(__name__)

@@ -37,7 +37,7 @@ def write_features(
     """Write ``features`` [N, D] into the folder of a store; what was made of each column, where there were tables.
 
     Args:
-        dtype: ``float32`` or ``float16``; None: float16 stays and all else becomes float32.
+        dtype: ``float32``, ``float16`` or ``float64``; None: float16 stays and all else becomes float32.
         training: ids of the training vertices.
         called: what messages call them.
         shown: what messages call a vertex.

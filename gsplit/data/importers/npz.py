@@ -133,7 +133,7 @@ def _features(arrays: dict[str, NDArray[Any]], n: int, path: Path) -> NDArray[An
         x = arrays["x"]
         if x.ndim != 2 or len(x) != n or x.dtype.kind not in "fiu":
             raise InputError(f"{path}: x must be numbers of shape ({n}, D), not {x.dtype} of shape {x.shape}")
-        return x if x.dtype == np.float16 else cast(x, "float32")
+        return x if x.dtype == np.float16 else x.astype(_dtype_of(x))
     if "x_indptr" not in arrays:
         return None
     missing = [key for key in ("x_indices", "x_data") if key not in arrays]
@@ -151,9 +151,14 @@ def _features(arrays: dict[str, NDArray[Any]], n: int, path: Path) -> NDArray[An
         width = int(columns.max(initial=-1)) + 1
     if len(columns) and (columns.min() < 0 or columns.max() >= width):
         raise InputError(f"{path}: x_indices reach {columns.max()}, outside the {width} features")
-    x_ND = np.zeros((n, width), np.float32)
+    x_ND = np.zeros((n, width), _dtype_of(data))
     x_ND[np.repeat(np.arange(n), np.diff(indptr)), columns] = data
     return x_ND
+
+
+def _dtype_of(numbers: NDArray[Any]) -> type:
+    """float32 where it holds all of the numbers, else float64."""
+    return np.float32 if np.array_equal(cast(numbers, "float32"), numbers, equal_nan=True) else np.float64
 
 
 def _classes(arrays: dict[str, NDArray[Any]], path: Path) -> tuple[str, ...] | None:
