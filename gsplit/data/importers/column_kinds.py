@@ -250,7 +250,7 @@ def _category(texts: Any, column: FeatureColumn, gaps: Gaps) -> Encoded:
     return values, bad
 
 
-_OTHERWISE = dict.fromkeys(MOST_CATEGORIES, "; --missing zero or mean takes it as no value")
+_OTHERWISE = dict.fromkeys(MOST_CATEGORIES, "; --missing zero or mean takes it as no value") | {"bool": f"; {HINT}"}
 _ENCODERS: dict[str, Callable[[Any, FeatureColumn, Gaps], Encoded]] = {
     "number": _number,
     "category": _category,

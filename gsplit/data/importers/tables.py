@@ -265,7 +265,10 @@ class TextTable:
 
     @functools.cached_property
     def _head(self) -> list[list[str]]:
-        return [fields for _, fields in itertools.islice(self._lines(), GLANCE_ROWS)]
+        head: list[list[str]] = []
+        with suppress(*UNREADABLE):  # whoever reads all rows says what is wrong
+            head += (fields for _, fields in itertools.islice(self._lines(), GLANCE_ROWS))
+        return head
 
     def num_rows(self) -> int:
         """Number of rows."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import gzip
 import json
 import math
 from decimal import Decimal
@@ -57,6 +58,7 @@ ALIKE = [
 
 REFUSED = [
     (["1.5", "2", "x", "3", "4", "5"], FEATURES, "'x' is not a number, column x, --columns"),
+    (["true", "2", "false", "1", "0", "1"], FEATURES, "'2' is not true or false, column x, --columns"),
     ([True, False, True, True, False, True], {**FEATURES, "columns": ("x:number",)}, "number*, column x, --columns"),
     ([DAY.date()] * 6, FEATURES, "number*, column x, --columns"),
     ([["a"], ["b"]] * 3, FEATURES, "number*, column x, --columns"),
@@ -64,6 +66,13 @@ REFUSED = [
     ([["a", "b"], ["c"]] * 3, {**LABELS, "task": "regression"}, "classes by name, --task regression"),
     ([[0.5], [1.5]] * 3, LABELS, "*classes*"),
 ]
+
+
+def test_text_that_is_damaged_is_told_of_where_its_first_rows_are_looked_at(refused, tmp_path):
+    rows = np.random.default_rng(0).random((600, 30)).tolist()
+    text = "".join(",".join(map(str, row)) + "\n" for row in rows)
+    (tmp_path / "x.csv.gz").write_bytes(gzip.compress(text.encode())[:-5000])
+    says(refused(features="x.csv.gz", num_vertices=600), "x.csv.gz, damaged, after row #")
 
 
 WHOLE = [pa.float64(), pa.float32(), pa.float16(), pa.decimal128(22, 2), pa.uint8(), pa.string()]
