@@ -104,11 +104,12 @@ def make_store(
             f"--split-by {files.split_by} needs two bounds, such as --split 2024-01-01,2024-07-01: vertices before "
             "the first train, those from the second on test"
         )
+    kept = None
     with writing_folder(out, overwrite=overwrite) as writer:
         if add is not None or is_store(source):
             check_of_kind(source, root=root, keys=keys)
             stored = from_store(source, add, files=files, ids=ids, build=build, folder=writer.path.parent)
-            found, named, files, build = stored.source, stored.ids, stored.files, stored.build
+            found, named, files, build, kept = stored
         elif ids.ids == "any":
             kind, rest = kind_of(source)
             if kind not in TABLES:
@@ -131,7 +132,7 @@ def make_store(
             found, named = with_unconnected(found, files, writer.path.parent), None
         if found.num_vertices is None:
             found = replace(found, num_vertices=build.num_vertices)
-        opened = attach(found, files.settled, named)
+        opened = attach(found, files.settled, named, kept)
         fill_store(
             writer,
             opened,

@@ -111,7 +111,7 @@ def fill_store(
         source = replace(source, edges=counted(source.edges))
     cleaning = Cleaning(undirected=options.undirected, self_loops=options.self_loops, duplicates=rule)
     n = _num_vertices(source, options)
-    if options.split and source.vertex_sets:
+    if options.split and source.vertex_sets and source.times is None:
         raise InputError(
             f"{source.where} has vertex sets already ({', '.join(source.vertex_sets)}); drop --split"
             + (" and --stratify" if options.stratify else "")
@@ -191,7 +191,7 @@ def _vertex_sets(source: GraphSource, labels: NDArray[Any], options: BuildOption
     if source.times is not None:
         if options.stratify:
             raise InputError("--stratify draws at random, and --split-by does not; drop one of them")
-        return sets_by_time(labels, source.times, options.split, some=some)
+        return sets_by_time(labels, source.times, options.split, some=some, kept=source.vertex_sets)
     if len(options.split) == 2:
         shown = ",".join(map(str, options.split))
         raise InputError(
@@ -234,9 +234,9 @@ def _labels(source: GraphSource, n: int, task: str) -> tuple[NDArray[Any], int, 
     count = named if source.num_classes is None else source.num_classes
     labels, count = clean_labels(source.labels, n, count, what, shown)
     if classes is None:
-        if source.num_classes is None:
+        if source.num_classes is None and count > source.least_classes:
             check_class_count(labels, count, what)
-        return labels, count, None
+        return labels, max(count, source.least_classes), None
     classes = checked_names(classes, count, what)
     if labels.ndim == 1 and labels.max(initial=-1) >= count:
         entry, label = entry_of(what, at := int(np.argmax(labels >= count)), shown), labels[at]

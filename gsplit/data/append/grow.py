@@ -2,48 +2,38 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
-from gsplit.config.fields import flag_of
-from gsplit.data.adjacency import check_num_vertices
-from gsplit.data.append.added_table import Adding
-from gsplit.data.append.grown_features import added_tables, grown_features
-from gsplit.data.append.grown_labels import grown_labels
-from gsplit.data.append.grown_sets import grown_sets
-from gsplit.data.append.growth import Growth, attach_in_order
 from gsplit.data.append.lineage import grown_from
-from gsplit.data.append.named_rows import names_vertices
 from gsplit.data.append.new_edges import joined_edges, named_ids, read_new_edges
 from gsplit.data.build import BuildOptions
-from gsplit.data.edge_history import history_of
+from gsplit.data.graph import GraphArrays
 from gsplit.data.ids.named_ids import NamedIds
 from gsplit.data.ids.prefixes import prefixes_of
-from gsplit.data.ids.vertex_ids import WholeIds
 from gsplit.data.importers import kind_of
 from gsplit.data.importers.gaps import WORDS
-from gsplit.data.importers.graph_store import kept_gaps, store_source
+from gsplit.data.importers.graph_store import store_source
 from gsplit.data.importers.named_edges import IdOptions
 from gsplit.data.importers.source import GraphSource
 from gsplit.data.importers.unconnected import add_by_id, reach, reaches_of
-from gsplit.data.importers.vertex_files import VertexFiles, places_of
+from gsplit.data.importers.vertex_files import VertexFiles
 from gsplit.data.store import FILE, GraphStore, open_store
 from gsplit.errors import InputError
 
-OF_THE_STORE = ("columns", "standardize")
-"""Fields of VertexFiles that the store has answered: features are made as those there were."""
 
-
-@dataclass(frozen=True, kw_only=True)
-class FromStore:
-    """A store as a source, and what is left to be done with it."""
+class FromStore(NamedTuple):
+    """A store as a source, with the edges that are added to it, and what is left to be done with it."""
 
     source: GraphSource
     ids: NamedIds | None
     """Ids of the vertices in the files that are left; None: 0 .. N-1."""
     files: VertexFiles
-    """Files that are to be attached: none where the store has grown by them."""
+    """Files that are to be attached."""
     build: BuildOptions
+    kept: GraphArrays | None
+    """The store, where it grows."""
 
 
 def is_store(source: str) -> bool:
@@ -78,14 +68,13 @@ def from_store(
     build = _with_task(store, build, replaced=add is None and files.labels is not None)
     build = _with_dtype(store, build, replaced=add is None and bool(files.features))
     if add is not None:
-        return FromStore(
-            source=_grown(store, add, files, ids, build, folder), ids=None, files=VertexFiles(), build=build
-        )
+        grown, named = _with_edges(store, add, files, ids, build, folder)
+        return FromStore(grown, named, _as_before(files, grown), build, store.graph)
     if files.vertices or files.unknown == "add":
         flag = "--vertices" if files.vertices else "--unknown add"
         raise InputError(f"{flag} makes vertices of a new graph, or with --add EDGES; {store.path} has its own")
     named = named_ids(store, folder) if any(files.given) else None
-    return FromStore(source=store_source(store), ids=named, files=files, build=build)
+    return FromStore(store_source(store), named, files, build, None)
 
 
 def _check_ids(store: GraphStore, add: str | None, ids: IdOptions, build: BuildOptions) -> None:
@@ -124,101 +113,55 @@ def _with_dtype(store: GraphStore, build: BuildOptions, *, replaced: bool) -> Bu
     return replace(build, feature_dtype=str(features.dtype))
 
 
-def _completed(files: VertexFiles, where: str, kept: tuple[str, ...] | None, *, named: bool) -> VertexFiles:
-    """The files with those that hold the labels and the sets, where a column of another is named.
+def _as_before(files: VertexFiles, source: GraphSource) -> VertexFiles:
+    """The files, to be read as those that a store was made of.
 
     Args:
         files: as given.
-        where: the store, for messages.
-        kept: the gaps of its tables, where they are not the usual ones.
-        named: whether ids are of any kind.
+        source: the store.
 
     Raises:
-        InputError: for flags that do not go with ``--add``, and columns that are not there.
+        InputError: for flags that do not go with ``--add``.
     """
-    if files.gaps not in (WORDS, kept):
+    where, gaps = source.where, WORDS if source.gaps is None else source.gaps
+    if files.gaps not in (WORDS, gaps):
         raise InputError(
-            f"--gaps {','.join(files.gaps)} with --add: those of the tables of {where} hold, "
-            f"{','.join(WORDS if kept is None else kept)}; drop it"
+            f"--gaps {','.join(files.gaps)} with --add: those of the tables of {where} hold, {','.join(gaps)}; "
+            "drop it"
         )
-    for field in fields(VertexFiles):
-        if field.name in OF_THE_STORE and getattr(files, field.name) != field.default:
-            raise InputError(
-                f"{flag_of(field.name)} does not go with --add, which makes features as those of {where} were made; "
-                "drop it, or import all at once"
-            )
-    if files.split_by is not None:
+    if files.columns:
         raise InputError(
-            "--split-by does not go with --add, where vertices keep their sets; say those of new ones by "
-            "--split-file, --split-column, --train, --valid or --test"
+            f"--columns does not go with --add, which makes features as those of {where} were made; drop it, or "
+            "import all at once"
+        )
+    if files.standardize and not any("mean" in entry for entry in source.columns):
+        raise InputError(
+            f"--standardize with --add: the features of {where} are not standardised, and new ones are made as they "
+            f"were; drop it, or import {where} with --standardize first, without --add"
         )
     if files.missing != "refuse" and not files.features:
         raise InputError(f"--missing {files.missing} is for --features; there is none")
-    if files.id_column is not None and not any(files.tables):
-        raise InputError(f"--id-column {files.id_column} is for a table of --features, --labels or --split-file")
-    labels, split_file, _ = places_of(files, named=named)
-    return replace(files, labels=labels, split_file=split_file, gaps=WORDS if kept is None else kept)
+    return replace(files, gaps=gaps)
 
 
-def _grown(
+def _with_edges(
     store: GraphStore, add: str, files: VertexFiles, options: IdOptions, build: BuildOptions, folder: Path
-) -> GraphSource:
-    """All of a store, and after it what is added."""
-    graph, where = store.graph, str(store.path)
+) -> tuple[GraphSource, NamedIds | None]:
+    """All of a store with new edges after its own, and the ids of its vertices and the new ones."""
     named = named_ids(store, folder)
-    kept = kept_gaps(store.description, str(store.path / FILE))
-    files = _completed(files, where, kept, named=named is not None)
-    adding = Adding(
-        where=where,
-        named=named is not None,
-        id_column=files.id_column,
-        missing=files.missing,
-        unknown=files.settled.unknown,
-        gaps=files.all_gaps,
-        skip=files.columns_beside_features,
-    )
-    tables = added_tables(store, files.features, adding)
     new, bound = read_new_edges(add, options, named, folder)
-    edges = joined_edges(store, new, build.duplicates or "first")
-    labels = None  # a table whose rows are those of the new vertices
-    n = max(graph.num_vertices, bound)
-    if named is not None:
+    n = max(store.graph.num_vertices, bound)
+    if named is None:
+        n = max(reach(n, list(reaches_of(files))), build.num_vertices or 0)
+    else:
         add_by_id(named, files)
         n = named.num_vertices
-    else:
-        n = reach(n, list(reaches_of(files)))
-        n = max(n, build.num_vertices or 0, *(table.reach(graph.num_vertices) for table in tables))
-        if files.labels is not None and not names_vertices(files.labels, files.id_column):
-            labels = attach_in_order(where, files, "labels")
-            n = n if graph.features is not None else max(n, graph.num_vertices + _rows(labels.labels))
-        check_num_vertices(n, where)
-    files = files.settled
-    growth = Growth(graph=graph, where=where, ids=named or WholeIds(n), named=named is not None)
-    known = grown_labels(growth, files, labels, build.task)
-    grown = grown_features(growth, store, tables, adding, folder, build.feature_dtype)
-    called = {name: str(path) for name in ("labels", "train", "valid", "test") if (path := getattr(files, name))}
-    if files.features:
-        called["features"] = ", ".join(map(str, files.features))
-    return GraphSource(
-        name=store.name,
-        edges=edges,
+    source = replace(
+        store_source(store),
+        edges=joined_edges(store, new, build.duplicates or "first"),
         num_vertices=n,
-        features=grown.features,
-        labels=known.labels,
-        num_classes=known.num_classes,
-        classes=known.classes,
-        vertex_sets=grown_sets(growth, files),
-        where=where,
-        called=called,
-        columns=grown.columns,
         ids=named,
-        gaps=kept,
-        edge_history=history_of(store.description, str(store.path / FILE)),
         grown_from=(*grown_from(store.description, str(store.path / FILE)), store.checksum),
+        as_is=False,
     )
-
-
-def _rows(array: object) -> int:
-    """Rows of features or labels, 0 of what has none."""
-    shape = getattr(array, "shape", ())
-    return int(shape[0]) if shape else 0
+    return source, named

@@ -84,6 +84,18 @@ class FeatureBlock:
 
 
 @dataclass(frozen=True, kw_only=True)
+class KeptFeatures:
+    """Features of a store that grows."""
+
+    rows: NDArray[Any]
+    """[N0, D], of the first vertices, which need no row: one of theirs replaces what they had."""
+    columns: tuple[dict[str, Any], ...]
+    """Columns that they were made of, as the description of the store has them; it may have none."""
+    called: str
+    """Name of the store in messages."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Assembled:
     """Features out of several files, side by side."""
 
@@ -94,7 +106,14 @@ class Assembled:
     """Value in place of a missing one, also of a vertex without a row: none, zero, or the mean."""
     standardize: bool = False
     """True where numbers and times get mean 0 and standard deviation 1 over the training vertices."""
+    kept: KeptFeatures | None = None
+    """Features that there were; None where no store grows."""
     dtype: np.dtype[Any] = field(default_factory=lambda: np.dtype(np.float32))
+
+    @property
+    def may_be_scaled(self) -> bool:
+        """True where ``--standardize`` is not given and may be: a store that grows has chosen."""
+        return not self.standardize and self.kept is None
 
     @property
     def takes_moments(self) -> bool:

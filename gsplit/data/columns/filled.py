@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from gsplit.data.columns.assembled import Assembled
 from gsplit.data.columns.block_rows import columns_of, first_place, name_of_feature, rows_at_once, rows_of
-from gsplit.data.columns.rounding import Rounding, log_rounded
+from gsplit.data.columns.rounding import WAY_OUT, Rounding, log_rounded
 from gsplit.data.columns.statistics import statistics_of
 from gsplit.data.graph import BOUNDED_BY, cast
 from gsplit.errors import InputError
@@ -50,7 +50,9 @@ class Filled:
         ]
 
     def pieces(self) -> Iterator[tuple[NDArray[np.int64], slice, NDArray[Any]]]:
-        """Vertices [n], the features that are theirs, and the values [n, width]; together all of the matrix.
+        """Vertices [n], the features that are theirs, and the values [n, width].
+
+        Together they are all of the matrix, but for vertices of a store that grows that have no row in a file.
 
         Raises:
             InputError: for a value that is missing where none may be, or too large for the type.
@@ -60,6 +62,8 @@ class Filled:
             features = slice(first, first + block.width)
             first += block.width
             seen = np.zeros(self._features.num_vertices, np.bool_)
+            if self._features.kept is not None:
+                seen[: len(self._features.kept.rows)] = True
             for begin, vertices, piece in rows_of(block):
                 seen[vertices[vertices >= 0]] = True
                 piece = self._finished(number, begin, vertices, piece)
@@ -99,7 +103,7 @@ class Filled:
             raise InputError(
                 f"{first_place(block, begin, large)} is {exact[~finite][0]:.6g}, too large for "
                 f"{BOUNDED_BY[self._dtype]}; replace it first"
-                + ("" if self._features.standardize else ", or give --standardize")
+                + (", or give --standardize" if self._features.may_be_scaled else "")
             )
         self._rounding[number].add(exact, rows)
         return rows
@@ -113,7 +117,8 @@ class Filled:
     def log_rounded(self) -> None:
         """Warn of each column whose numbers the type does not hold, after :meth:`pieces`."""
         for block, rounding in zip(self._features.blocks, self._rounding, strict=True):
-            log_rounded(block.path, rounding, partial(name_of_feature, block))
+            way_out = WAY_OUT if self._features.kept is None else ", as before"
+            log_rounded(block.path, rounding, partial(name_of_feature, block), way_out)
 
     def described(self) -> list[dict[str, Any]]:
         """Return what was made of each column, for the description of the store; after :meth:`pieces`."""
@@ -141,7 +146,17 @@ class Filled:
                     entry["deviation"] = statistics.deviation[at : at + column.width].tolist()
                 entries.append(entry)
             first += block.width
-        return entries
+        return entries if self._features.kept is None else _counted(self._features.kept.columns, entries)
+
+
+def _counted(kept: Sequence[dict[str, Any]], made: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return what a store says of its columns, with the values that were filled in now."""
+    counted = [dict(entry) for entry in kept]
+    for entry, now in zip(counted, made, strict=bool(kept)):
+        if "missing" in now:
+            entry["missing"] = entry.get("missing", 0) + now["missing"]
+            entry["filled_with"] = now["filled_with"]
+    return counted
 
 
 def log_columns(columns: list[dict[str, Any]]) -> None:

@@ -50,7 +50,7 @@ def write_features(
     bar = progress_bar(rows, "copy features")
     with bar:
         if isinstance(features, Assembled):
-            return _write_assembled(writer, features, dtype, training, bar)
+            return _write_assembled(writer, features, dtype, training, bar, shown)
         copied, rounding = 0, Rounding(np.zeros(features.shape[1], np.bool_))
         with writer.stream("features", dtype, features.shape[1]) as stream:
             for piece in _pieces(features):
@@ -67,7 +67,12 @@ def write_features(
 
 
 def _write_assembled(
-    writer: FolderWriter, features: Assembled, dtype: str, training: NDArray[np.int64], bar: Any
+    writer: FolderWriter,
+    features: Assembled,
+    dtype: str,
+    training: NDArray[np.int64],
+    bar: Any,
+    shown: Callable[[int], str],
 ) -> list[dict[str, Any]]:
     if dtype == "float16":
         for column in (column for block in features.blocks for column in block.columns):
@@ -79,11 +84,15 @@ def _write_assembled(
             if column.kind == "time" and not features.standardize:
                 raise InputError(
                     f"{column.table}: column {column.name} holds times, and float16 rounds days since 1970 to weeks; "
-                    "drop --feature-dtype float16, or give --standardize"
+                    "drop --feature-dtype float16" + (", or give --standardize" if features.may_be_scaled else "")
                 )
     filled = Filled(features, training, dtype)
     out = writer.create("features", features.shape, dtype)
     width = max(1, features.shape[1])
+    kept = features.kept
+    for at, piece in _numbered(None if kept is None else kept.rows):
+        out[at] = cast(piece, dtype)
+        forget(out)
     dirty_bytes = 0
     for vertices, columns, piece in filled.pieces():
         out[vertices, columns] = piece
@@ -93,10 +102,22 @@ def _write_assembled(
             forget(out)
             dirty_bytes = 0
         bar.update(len(vertices) * (columns.stop - columns.start) / width)
+    if kept is not None and not np.can_cast(kept.rows.dtype, dtype):
+        for at, piece in _numbered(out[: len(kept.rows)]):
+            check_finite(piece, range(at.start, at.stop), kept.called, shown)
     columns_made = filled.described()
     log_columns(columns_made)
     filled.log_rounded()
     return columns_made
+
+
+def _numbered(rows: NDArray[Any] | None) -> Iterator[tuple[slice, NDArray[Any]]]:
+    """Rows [N, D] some at a time, and which they are; nothing of None."""
+    begin = 0
+    for piece in () if rows is None else _pieces(rows):
+        yield slice(begin, begin + len(piece)), piece
+        begin += len(piece)
+        forget(piece)
 
 
 def _pieces(features: NDArray[Any] | Rows) -> Iterator[NDArray[Any]]:

@@ -16,14 +16,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gsplit.data.ids.vertex_ids import VertexIds
 from gsplit.data.importers.arrays import read_npy
 from gsplit.data.importers.checked import NotNumbersError, printable_line
 from gsplit.data.importers.column_kinds import column_of, read_columns, usual_kind
 from gsplit.data.importers.gaps import USUAL, Gaps
-from gsplit.data.importers.matching import Unknown
+from gsplit.data.importers.row_rules import RowRules
 from gsplit.data.importers.tables import is_number
-from gsplit.data.importers.vertex_tables import VertexTable
+from gsplit.data.importers.vertex_tables import VertexTable, placed
+from gsplit.data.labels.class_names import SHOWN
+from gsplit.data.labels.time_sets import Times
 from gsplit.errors import InputError
 
 MEMBER = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|\d+|None|null|nan|NaN""")
@@ -43,7 +44,9 @@ class Labels(NamedTuple):
     """Labels of a graph as they were read."""
 
     values: NDArray[Any]
-    """[N] or [N, C] numbers, NaN for unlabelled."""
+    """[rows] or [rows, C] numbers, NaN for unlabelled, of numbers of names -1."""
+    vertices: NDArray[np.int64] | None = None
+    """[rows], the vertex of each row, or -1; None: rows are those of the vertices, in order."""
     classes: tuple[str, ...] | None = None
     """[C] names of the classes, where the file has names."""
     are_lists: bool = False
@@ -54,12 +57,9 @@ def labels_of(
     path: Path,
     columns: Sequence[str] | None,
     separator: str | None,
-    *,
-    id_column: str | None,
-    num_vertices: int | None,
-    ids: VertexIds | None,
-    unknown: Unknown,
+    rules: RowRules,
     gaps: Gaps = USUAL,
+    known: tuple[str, ...] = (),
 ) -> Labels:
     """The labels in a file.
 
@@ -67,8 +67,9 @@ def labels_of(
         path: a ``.npy`` or a table.
         columns: names of the columns of a table that hold them; None: all but the ids.
         separator: what stands between the classes of a vertex; None: a vertex has one.
-        id_column, num_vertices, ids, unknown, gaps: as of
-            :class:`gsplit.data.importers.vertex_tables.VertexTable`.
+        rules: by which rows belong to vertices.
+        gaps: words that stand for no label.
+        known: names of the classes of a store that grows: they keep their numbers, and others follow, also digits.
 
     Raises:
         InputError: where the file is missing, damaged, or holds something else.
@@ -76,29 +77,26 @@ def labels_of(
     if path.suffix == ".npy":
         if separator is not None:
             raise InputError(f"--label-separator is for a column of a table, and {path} is an array; drop it")
-        return Labels(read_npy(path))
-    table = VertexTable(
-        path,
-        "label",
-        id_column=id_column,
-        num_vertices=num_vertices,
-        ids=ids,
-        unknown=unknown,
-        take=columns,
-        flag="--label-column",
-        gaps=gaps,
-    )
+        values = read_npy(path)
+        if known and values.ndim == 1 and (values >= 0).any():
+            raise InputError(
+                f"{path} has numbers of classes, and those that there were have names, such as {known[0]!r}; give a "
+                "table with names"
+            )
+        return Labels(values, rules.in_order(path, len(values) if values.ndim else 0))
+    table = VertexTable(path, "label", rules, take=columns, flag="--label-column", gaps=gaps)
     if separator is not None and len(table.values) != 1:
         raise InputError(
             f"{path} has {len(table.values)} columns of labels; --label-separator is for one, which "
             "--label-column names"
         )
     column = table.values[0]
-    if separator is not None or (len(table.values) == 1 and not table.is_numeric(column)):
+    are_words = known or not table.is_numeric(column)
+    if separator is not None or (len(table.values) == 1 and are_words):
         words = _words(table)
         if (lists := _lists_of(table, words)) is None and separator is not None:
             lists = [[part.strip() for part in word.split(separator)] if word else None for word in words]
-        return _named(table, words) if lists is None else _of_lists(table, lists)
+        return _named(table, words, known) if lists is None else _of_lists(table, lists, known)
     try:
         made = [
             column_of(table.table, column, table.name(column), usual_kind(table.table, column))
@@ -111,7 +109,7 @@ def labels_of(
         raise InputError(f"{error}{hint if several else ''}") from None
     labels = np.concatenate(chunks) if chunks else np.empty((0, len(table.values)))
     _say_unlabelled(table, int(np.isnan(labels).any(axis=1).sum()), len(labels))
-    return Labels(table.ordered(labels[:, 0] if len(table.values) == 1 else labels))
+    return Labels(labels[:, 0] if len(table.values) == 1 else labels, table.vertices)
 
 
 def _words(table: VertexTable) -> list[str]:
@@ -125,11 +123,11 @@ def _say_unlabelled(table: VertexTable, gaps: int, rows: int) -> None:
         logger.info("%s: %s of %s rows have no label", table.table.path, f"{gaps:,}", f"{rows:,}")
 
 
-def _named(table: VertexTable, words: list[str]) -> Labels:
-    """Class numbers [N], -1 without a name, in the order of the names; and the names."""
-    names = sorted({word for word in words if word})
+def _named(table: VertexTable, words: list[str], known: tuple[str, ...]) -> Labels:
+    """Class numbers [rows], -1 without a name, known names first, then in their order; and the names."""
+    names = _names_after(table, known, {word for word in words if word})
     odd = [name for name in names if not is_number(name)]
-    if len(odd) == 1 and len(names) > FEW_CLASSES:
+    if len(odd) == 1 and len(names) > FEW_CLASSES and not known:
         logger.warning(
             "%s, %s: %r is no number, as all other classes are, and becomes a class; --unlabelled %s leaves its "
             "vertices without a label",
@@ -139,9 +137,22 @@ def _named(table: VertexTable, words: list[str]) -> Labels:
             shlex.quote(printable_line(odd[0])),
         )
     number = {name: at for at, name in enumerate(names)} | {"": -1}
-    labels = table.ordered(np.array([number[word] for word in words], np.float64))
-    logger.info("%s: %s classes by name, in the order of the names", table.table.path, len(names))
-    return Labels(np.where(np.isnan(labels), -1, labels).astype(np.int64), tuple(names))
+    return Labels(np.array([number[word] for word in words], np.int64), table.vertices, names)
+
+
+def _names_after(table: VertexTable, known: tuple[str, ...], found: set[str], what: str = "") -> tuple[str, ...]:
+    """The names of classes that are known, and after them the others of a table, in their order."""
+    new = sorted(found.difference(known))
+    shown = f": {printable_line(', '.join(new[:SHOWN]))}" if known and new else ""
+    logger.info(
+        "%s: %s%s %sclasses by name, in the order of the names%s",
+        table.table.path,
+        what,
+        f"{len(new):,}",
+        "new " if known else "",
+        shown,
+    )
+    return (*known, *new)
 
 
 def _lists_of(table: VertexTable, words: Sequence[str]) -> list[list[str] | None] | None:
@@ -170,23 +181,24 @@ def _text(member: str) -> str:
     return str(ast.literal_eval(member)).strip() if member[0] in "'\"" else member
 
 
-def _of_lists(table: VertexTable, lists: list[list[str] | None]) -> Labels:
-    """Labels [N, C] of lists of classes, in which gaps count for nothing, and the names of the classes."""
+def _of_lists(table: VertexTable, lists: list[list[str] | None], known: tuple[str, ...]) -> Labels:
+    """Labels [rows, C] of lists of classes, in which gaps count for nothing, and the names of the classes."""
     gaps = table.table.gaps
     lists = [None if parts is None else [part for part in parts if part not in gaps] for parts in lists]
-    names = sorted({part for parts in lists if parts for part in parts if part})
-    if not names:
+    found = {part for parts in lists if parts for part in parts if part}
+    if not found:
         raise InputError(f"{table.table.path} has no class in its column of labels")
-    if len(names) > MOST_LISTED:
-        raise InputError(f"{table.table.path} lists {len(names):,} classes; there may be {MOST_LISTED:,}")
-    if all(map(str.isdecimal, names)):
-        longest = max(names, key=len)
+    if len(found) > MOST_LISTED:
+        raise InputError(f"{table.table.path} lists {len(found):,} classes; there may be {MOST_LISTED:,}")
+    if not known and all(map(str.isdecimal, found)):
+        longest = max(found, key=len)
         if len(longest.lstrip("0")) > len(str(MOST_LISTED)):
             raise InputError(f"{table.table.path} lists class {longest[:40]}; there may be {MOST_LISTED:,} classes")
-        return Labels(table.ordered(_marked(lists, {name: int(name) for name in names}, table)), are_lists=True)
-    number = {name: at for at, name in enumerate(names)}
-    logger.info("%s: lists of %s classes by name, in the order of the names", table.table.path, f"{len(names):,}")
-    return Labels(table.ordered(_marked(lists, number, table)), tuple(names), are_lists=True)
+        marks = _marked(lists, {name: int(name) for name in found}, table)
+        return Labels(marks, table.vertices, are_lists=True)
+    names = _names_after(table, known, found, "lists of ")
+    marks = _marked(lists, {name: at for at, name in enumerate(names)}, table)
+    return Labels(marks, table.vertices, names, are_lists=True)
 
 
 def _marked(lists: Sequence[Sequence[str] | None], number: dict[str, int], table: VertexTable) -> NDArray[np.float32]:
@@ -205,45 +217,29 @@ def _marked(lists: Sequence[Sequence[str] | None], number: dict[str, int], table
     return marks
 
 
-def times_of(
-    path: Path,
-    column: str,
-    word: str | None,
-    *,
-    id_column: str | None,
-    num_vertices: int | None,
-    ids: VertexIds | None,
-    unknown: Unknown,
-    gaps: Gaps = USUAL,
-) -> tuple[NDArray[np.float64], bool]:
-    """The times in a column of a table, float64 [N], NaN where there is none; and whether they are dates.
-
-    Dates are days since 1970-01-01 UTC.
+def times_of(path: Path, column: str, word: str | None, rules: RowRules, gaps: Gaps = USUAL) -> Times:
+    """The times in a column of a table: days since 1970-01-01 UTC, or any numbers.
 
     Args:
         path: a table.
         column: the name of the column.
         word: its kind as ``--columns`` has it, a number or a time; None: numbers are numbers, and texts times.
-        id_column, num_vertices, ids, unknown, gaps: as of :func:`labels_of`.
+        rules, gaps: as of :func:`labels_of`.
 
     Raises:
         InputError: naming the first line that holds something else.
     """
-    table = VertexTable(
-        path,
-        "time",
-        id_column=id_column,
-        num_vertices=num_vertices,
-        ids=ids,
-        unknown=unknown,
-        take=(column,),
-        flag="--split-by column",
-        gaps=gaps,
-    )
+    table = VertexTable(path, "time", rules, take=(column,), flag="--split-by column", gaps=gaps)
     kind = word or ("number" if table.is_numeric(table.values[0]) else "time")
     try:
         made = column_of(table.table, table.values[0], column, kind)
         chunks = [np.empty(0), *(rows[:, 0] for rows in read_columns(table.table, table.values, [made]))]
     except NotNumbersError as error:
         raise InputError(f"{error}; --split-by {printable_line(column)}:time(%d.%m.%Y) says another form") from None
-    return table.ordered(np.concatenate(chunks)), made.kind == "time"
+    return Times(
+        values=placed(np.concatenate(chunks), table.vertices, rules.num_vertices),
+        are_dates=made.kind == "time",
+        called=f"{path}: {column}",
+        vertices=table.vertices,
+        old=rules.old,
+    )

@@ -154,7 +154,7 @@ def texts_of_ids(table: Table, columns: Sequence[int], ids: VertexIds) -> Iterat
 
 
 def vertices_by_id(
-    table: Table, columns: Sequence[int], ids: VertexIds, *, require_all: bool, unknown: Unknown
+    table: Table, columns: Sequence[int], ids: VertexIds, *, require_all: bool, unknown: Unknown, old: int = 0
 ) -> NDArray[np.int64]:
     """The vertex of each row, int64 [rows]; -1 for rows that are dropped.
 
@@ -163,6 +163,7 @@ def vertices_by_id(
         ids: what the vertices are called.
         require_all: whether each vertex needs a row.
         unknown: what is done with rows of other ids.
+        old: number of the first vertices, which need no row.
 
     Raises:
         InputError: naming the first id that is no vertex's, that is there twice, or that has no row and needs one.
@@ -176,14 +177,14 @@ def vertices_by_id(
             f"{table.path}, {table.place(at)}: the id is in no edge, nor are those of {int(others.sum()) - 1} other "
             "rows; remove these rows, or --unknown drop leaves them out, add keeps them as vertices without edges"
         )
-    times = _check_once(table, vertices, ids.num_vertices, ids.shown)
+    times = _check_once(table, vertices, ids.num_vertices, ids.shown)[old:]
     lacking = int((times == 0).sum())
     if lacking and require_all:
         raise InputError(
-            f"{table.path} has no row for {ids.shown(int(np.argmin(times)))}, nor for {lacking - 1} other of the "
-            f"{ids.num_vertices} vertices; add them, or --missing zero or mean fills them in"
+            f"{table.path} has no row for {ids.shown(old + int(np.argmin(times)))}, nor for {lacking - 1} other of "
+            f"the {len(times)} vertices; add them, or --missing zero or mean fills them in"
         )
-    _say(table, lacking, ids.num_vertices, int(others.sum()))
+    _say(table, lacking, len(times), int(others.sum()))
     return vertices
 
 

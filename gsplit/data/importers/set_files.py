@@ -6,7 +6,7 @@ import logging
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,30 +15,43 @@ from gsplit.data.graph import VERTEX_SETS
 from gsplit.data.ids.vertex_ids import VertexIds
 from gsplit.data.importers.arrays import read_npy, set_ids
 from gsplit.data.importers.matching import DROP_NEEDS_COUNT, IDS, Unknown, texts_of_ids
+from gsplit.data.importers.row_rules import RowRules
 from gsplit.data.importers.tables import Table, open_table
 from gsplit.data.importers.vertex_tables import VertexTable
 from gsplit.errors import InputError
 
 SET_WORDS = {"train": "train", "valid": "valid", "val": "valid", "validation": "valid", "test": "test"}
 NO_SET = ("", "none", "-")
+SPLIT_WORDS = frozenset((*SET_WORDS, *NO_SET))
+"""Values in a file of --split-file, which are no header."""
 
 Place = Callable[[int], str]
 
 logger = logging.getLogger(__name__)
 
 
-def set_of_file(
-    path: Path, n: int | None, ids: VertexIds | None, unknown: Unknown
-) -> tuple[NDArray[np.int64], Place | None]:
+class VertexSets(NamedTuple):
+    """The vertex sets of a file."""
+
+    sets: dict[str, NDArray[np.int64]]
+    places: dict[str, Place]
+    """Names of their vertices in messages."""
+    rows: int
+    vertices: NDArray[np.int64] | None
+    """[rows], the vertex of each row, or -1; None: rows are those of the vertices, in order."""
+
+
+def set_of_file(path: Path, rules: RowRules) -> tuple[NDArray[np.int64], Place | None]:
     """The vertices of a set, and what messages call the i-th: a list or a mask in a ``.npy``, or a table of ids.
 
     Raises:
         InputError: where the file is missing, damaged, or holds something else.
     """
+    n, unknown = rules.num_vertices, rules.unknown
     if path.suffix == ".npy":
         return set_ids(read_npy(path), str(path), n), None
-    if ids is not None:
-        return _named(path, ids, unknown)
+    if rules.ids is not None and rules.have_names:
+        return _named(path, rules.ids, unknown)
     table = open_table(path)
     if table.num_columns != 1:
         raise InputError(f"{path} has {table.num_columns} columns; the ids of a vertex set need one")
@@ -92,21 +105,13 @@ def _kept(vertices: NDArray[np.int64], table: Table) -> tuple[NDArray[np.int64],
     return vertices[rows], lambda at: table.place(int(rows[at]))
 
 
-def sets_of_file(
-    path: Path,
-    column: str | None,
-    *,
-    id_column: str | None,
-    num_vertices: int | None,
-    ids: VertexIds | None,
-    unknown: Unknown,
-) -> tuple[dict[str, NDArray[np.int64]], dict[str, Place], int]:
-    """The vertex sets, what messages call their vertices, and the number of rows.
+def sets_of_file(path: Path, column: str | None, rules: RowRules) -> VertexSets:
+    """The vertex sets that a file says for each row.
 
     Args:
         path: a ``.npy`` of texts or a table.
         column: the one of a table that says train, valid or test; None: the only one beside the ids.
-        id_column, num_vertices, ids, unknown: as of :class:`gsplit.data.importers.vertex_tables.VertexTable`.
+        rules: by which rows belong to vertices.
 
     Raises:
         InputError: where the file is missing, damaged, or holds something else.
@@ -118,49 +123,42 @@ def sets_of_file(
         marks = np.ascontiguousarray(words, words.dtype.newbyteorder("=")).view(np.uint32)
         if (marks > sys.maxunicode).any():
             raise InputError(f"{path} is damaged: it holds characters that there are not")
-        _check_rows(path, len(words), num_vertices)
-        return _rows_of_words(words, path, "entry {}".format), {}, len(words)
+        return _by_words(words, path, "entry {}".format, rules.in_order(path, len(words)), rules)
     table = VertexTable(
-        path,
-        "set",
-        id_column=id_column,
-        num_vertices=num_vertices,
-        words=frozenset((*SET_WORDS, *NO_SET)),
-        ids=ids,
-        unknown=unknown,
-        take=None if column is None else (column,),
-        flag="--split-column",
+        path, "set", rules, words=SPLIT_WORDS, take=None if column is None else (column,), flag="--split-column"
     )
     if len(table.values) == 2 and not table.table.names:
         raise InputError(f"{path} has two columns and no header; add the line id,split at the top")
     if len(table.values) != 1:
         raise InputError(
             f"{path} has {len(table.values)} columns; a split file has one, of train, valid and test"
-            + (", beside that of --id-column" if id_column is None else "")
+            + (", beside that of --id-column" if rules.id_column is None else "")
             + "; --split-column names it"
         )
     chunks = [words for (words,) in table.read(str)]
     words = np.concatenate(chunks) if chunks else np.empty(0, object)
-    rows = _rows_of_words(words, path, table.table.place)
-    if table.vertices is None:
-        _check_rows(path, len(words), num_vertices)
+    return _by_words(words, path, table.table.place, table.vertices, rules)
+
+
+def _by_words(
+    words: NDArray[Any], path: Path, place: Place, vertices: NDArray[np.int64] | None, rules: RowRules
+) -> VertexSets:
+    """The vertex sets of words, one a row, of these vertices [rows]; None: of all, in order."""
+    n, rows_of_sets = rules.num_vertices, _rows_of_words(words, path, place)
+    if vertices is None and n is not None and len(words) != n:
+        raise InputError(f"{path} has {len(words)} rows; there must be one for each of the {n} vertices")
     sets: dict[str, NDArray[np.int64]] = {}
     places: dict[str, Place] = {}
-    for name, at in rows.items():
-        vertices = at if table.vertices is None else table.vertices[at]
-        order = np.argsort(vertices[vertices >= 0], kind="stable")
-        sets[name] = vertices[vertices >= 0][order]
-        places[name] = _place_of(table.table, at[vertices >= 0][order])
-    return sets, places, len(words)
+    for name, at in rows_of_sets.items():
+        of_rows = at if vertices is None else vertices[at]
+        order = np.argsort(of_rows[of_rows >= 0], kind="stable")
+        sets[name] = of_rows[of_rows >= 0][order]
+        places[name] = _place_of(place, at[of_rows >= 0][order])
+    return VertexSets(sets, places, len(words), vertices)
 
 
-def _check_rows(path: Path, rows: int, n: int | None) -> None:
-    if n is not None and rows != n:
-        raise InputError(f"{path} has {rows} rows; there must be one for each of the {n} vertices")
-
-
-def _place_of(table: Table, rows: NDArray[np.int64]) -> Place:
-    return lambda index: table.place(int(rows[index]))
+def _place_of(place: Place, rows: NDArray[np.int64]) -> Place:
+    return lambda index: place(int(rows[index]))
 
 
 def _rows_of_words(words: NDArray[Any], path: Path, place: Place) -> dict[str, NDArray[np.int64]]:

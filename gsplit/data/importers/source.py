@@ -76,6 +76,8 @@ class GraphSource:
     """[N] numbers (-1 or NaN: unlabelled) or [N, C] (multi-label); of a regression any, but NaN for unlabelled."""
     num_classes: int | None = None
     """Number of classes; None: as many as have names, or one more than the largest label."""
+    least_classes: int = 0
+    """Fewest classes: those of a store that grows count also where nobody has them any more."""
     classes: tuple[str, ...] | None = None
     """[C] names of the classes, in the order of their numbers: distinct texts; None where there are none."""
     labels_are_names: bool = False

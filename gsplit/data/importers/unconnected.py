@@ -14,7 +14,8 @@ from gsplit.data.ids.named_ids import NamedIds
 from gsplit.data.importers.kept_edges import kept_edges
 from gsplit.data.importers.matching import id_columns, number_column, texts_of_ids
 from gsplit.data.importers.named_edges import check_texts
-from gsplit.data.importers.set_files import NO_SET, SET_WORDS, ids_table, set_of_file
+from gsplit.data.importers.row_rules import RowRules
+from gsplit.data.importers.set_files import SPLIT_WORDS, ids_table, set_of_file
 from gsplit.data.importers.source import GraphSource
 from gsplit.data.importers.tables import Table, open_table
 from gsplit.data.importers.vertex_files import VertexFiles
@@ -81,14 +82,14 @@ def reaches_of(files: VertexFiles) -> Iterator[tuple[Path, int]]:
         InputError: for a file that cannot be read, and an id in ``--vertices`` that is below 0.
     """
     if files.vertices is not None:
-        vertices, place = set_of_file(files.vertices, None, None, "refuse")
+        vertices, place = set_of_file(files.vertices, RowRules())
         if len(vertices) and vertices.min() < 0:
             at = int(np.argmin(vertices))
             where = f"entry {at}" if place is None else place(at)
             raise InputError(f"{files.vertices}, {where}: {vertices[at]} is below 0; ids count from 0")
         yield files.vertices, int(vertices.max(initial=-1)) + 1
     for path in files.tables if files.unknown == "add" else ():
-        table = open_table(path, frozenset((*SET_WORDS, *NO_SET)) if path == files.split_file else frozenset())
+        table = open_table(path, SPLIT_WORDS if path == files.split_file else frozenset())
         column = number_column(table, files.id_column)
         if column is not None:
             yield path, _bound(table, column)

@@ -24,19 +24,21 @@ from gsplit.data.importers.gaps import GLANCE_ROWS, USUAL, Gaps
 from gsplit.data.importers.matching import (
     INDEXES,
     NO_IDS,
-    Unknown,
     id_columns,
     named_column,
     number_column,
     vertices_by_id,
     vertices_by_number,
 )
+from gsplit.data.importers.row_rules import RowRules
 from gsplit.data.importers.tables import Table, is_numeric, open_table
 from gsplit.errors import InputError
 
 FEWEST_ROWS = 3
 """Fewest rows that can look like ids: two rows of 0 and 1 are as likely to be a feature."""
 NAMES_SHOWN = 20
+REPLACED = {"feature": "rows of features", "label": "labels"}
+"""Names of what a row replaces of a vertex that was there before, where a store grows."""
 
 logger = logging.getLogger(__name__)
 
@@ -47,12 +49,9 @@ class VertexTable:
     Args:
         path: the table.
         what: ``feature``, ``label``, ``set`` or ``time``, for messages.
-        id_column: as ``--id-column``.
-        num_vertices: None where it is not known: then there are as many as rows.
+        rules: by which its rows belong to vertices.
         words: as for :func:`gsplit.data.importers.tables.open_table`.
-        ids: what the vertices are called; None: 0 .. N-1.
-        require_all: whether each vertex needs a row.
-        unknown: what is done with rows whose ids are no vertex's.
+        require_all: whether each vertex needs a row that was not in a store before.
         take: names of the columns of values; None: all but those of ids.
         skip: names of columns, in lower case, that are no values.
         only: names of columns, in lower case, beside which none are values; None: all are.
@@ -68,19 +67,18 @@ class VertexTable:
         self,
         path: Path,
         what: str,
+        rules: RowRules,
         *,
-        id_column: str | None = None,
-        num_vertices: int | None = None,
         words: frozenset[str] = frozenset(),
-        ids: VertexIds | None = None,
         require_all: bool = False,
-        unknown: Unknown = "refuse",
         take: Sequence[str] | None = None,
         skip: Collection[str] = (),
         only: Collection[str] | None = None,
         flag: str = "",
         gaps: Gaps = USUAL,
     ) -> None:
+        id_column, are_of_new = rules.id_column, rules.are_of_new(path, words)
+        ids = None if are_of_new else rules.ids
         self.table = open_table(path, words, header=None if ids is None else True, gaps=gaps)
         self._named = id_column not in (None, NO_IDS)
         self._ids: int | None = None
@@ -99,15 +97,20 @@ class VertexTable:
         if not self.values:
             rest = " and those that hold or are configured to be something else" if skip or only is not None else ""
             raise InputError(f"{path} has no column of {what}s beside the ids{rest}")
-        self.num_vertices = num_vertices if ids is None else ids.num_vertices
         self.vertices: NDArray[np.int64] | None = None
         """int64 [rows], the vertex of each row, or -1; None: rows are those of the vertices, in order."""
         if ids is not None:
-            self.vertices = vertices_by_id(self.table, columns, ids, require_all=require_all, unknown=unknown)
-        elif self._ids is not None:
-            self.vertices = vertices_by_number(
-                self.table, self._ids, num_vertices, require_all=require_all, unknown=unknown
+            self.vertices = vertices_by_id(
+                self.table, columns, ids, require_all=require_all, unknown=rules.unknown, old=rules.old or 0
             )
+        elif self._ids is not None:
+            n, unknown = (None, "refuse") if are_of_new else (rules.num_vertices, rules.unknown)
+            self.vertices = vertices_by_number(self.table, self._ids, n, require_all=require_all, unknown=unknown)
+        self._are_matched = self.vertices is not None
+        if are_of_new and (new := rules.in_order(path, self.num_rows)) is not None:
+            self.vertices = new if self.vertices is None else new[self.vertices]
+        elif self.vertices is not None and rules.old is not None and what in REPLACED:
+            _say_replaced(path, what, int((self.vertices[self.vertices >= 0] < rules.old).sum()))
         self._may_hold_ids = ids is None and id_column != NO_IDS
         if what == "label" and take is None and len(self.values) > 1:
             self.refuse_ids(self.values, what)
@@ -150,15 +153,6 @@ class VertexTable:
         """The columns of values as texts of pyarrow, in chunks of rows; nothing in place of gaps."""
         for columns in self.table.texts(self.values):
             yield [self.table.gaps.cleared(texts) for texts in columns]
-
-    def ordered(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Values [rows, ...] of the rows, in the order of the vertices, NaN for those without a row."""
-        if self.vertices is None:
-            return values
-        out = np.full((self.num_vertices or len(values), *values.shape[1:]), np.nan, values.dtype)
-        there = self.vertices >= 0
-        out[self.vertices[there]] = values[there]
-        return out
 
     def refuse_ids(self, columns: Sequence[int], what: str) -> None:
         """Refuse columns of numbers that hold ids, as no ``what`` does.
@@ -225,7 +219,7 @@ class VertexTable:
 
     def _described(self, what: str) -> str:
         """Return what each column is, in words."""
-        if self._ids is not None and (self._named or self.vertices is not None):
+        if self._ids is not None and (self._named or self._are_matched):
             order = f"rows are matched by the ids in {self._shown(self._ids)}"
         else:
             index = "" if self._ids is None else f" ({self._shown(self._ids)} counts them)"
@@ -235,6 +229,25 @@ class VertexTable:
         values = f"{what}s ({count}): " + ("" if self.table.names else "column ") + ", ".join(names)
         ignored = "".join(f"; {self._shown(column)} is left out" for column in self._ignored)
         return f"{self.table.path}: {order}; {values}{ignored}"
+
+
+def placed(values: NDArray[Any], vertices: NDArray[np.int64] | None, n: int | None) -> NDArray[Any]:
+    """Values of rows [rows, ...] in the order of n vertices; NaN, of whole numbers -1, for those without a row.
+
+    Args:
+        vertices: [rows], the vertex of each row, or -1; None: rows are those of the vertices, in order.
+    """
+    if vertices is None:
+        return values
+    out = np.full((n or len(values), *values.shape[1:]), np.nan if values.dtype.kind == "f" else -1, values.dtype)
+    there = vertices >= 0
+    out[vertices[there]] = values[there]
+    return out
+
+
+def _say_replaced(path: Path, what: str, count: int) -> None:
+    if count:
+        logger.info("%s: %s %s of vertices that were there replaced", path, f"{count:,}", REPLACED[what])
 
 
 def _may_be_ids(values: NDArray[np.float32], rows: int) -> bool:

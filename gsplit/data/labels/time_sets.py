@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from numbers import Real
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.data.graph import VERTEX_SETS
+from gsplit.data.labels.replaced_sets import replaced_sets
 from gsplit.errors import InputError
 
 SECONDS_A_DAY = 86_400.0
@@ -29,6 +30,11 @@ class Times:
     are_dates: bool
     called: str
     """Name of the column in messages."""
+    vertices: NDArray[np.int64] | None = None
+    """[rows], the vertex of each row, or -1; None: each vertex has one."""
+    old: int | None = None
+    """Number of the first vertices, which were there before and without a row stay in their set; None where no store
+    grows."""
 
 
 def check_bounds(bounds: Sequence[float | str], times: Times) -> tuple[float, float]:
@@ -64,7 +70,12 @@ def _number(bound: float | str, times: Times) -> float:
 
 
 def sets_by_time(
-    labels: NDArray[Any], times: Times, bounds: Sequence[float | str], *, some: bool = False
+    labels: NDArray[Any],
+    times: Times,
+    bounds: Sequence[float | str],
+    *,
+    some: bool = False,
+    kept: Mapping[str, NDArray[np.int64]] | None = None,
 ) -> dict[str, NDArray[np.int64]]:
     """The labelled vertices before the first bound train, those from the second on test, between them they validate.
 
@@ -72,6 +83,7 @@ def sets_by_time(
         labels: as in a store, [N] or [N, C].
         bounds: as of :func:`check_bounds`.
         some: whether a vertex is labelled that has some of its [C] labels and lacks others.
+        kept: the sets of the store, where one grows.
 
     Raises:
         InputError: for bounds that are none, or that leave nothing to train on, and without labels.
@@ -87,11 +99,15 @@ def sets_by_time(
             f"{times.called} has {len(values)} rows; there must be one for each of the {len(labels)} vertices, or a "
             "column of ids (--id-column)"
         )
+    if times.old is not None and times.vertices is not None:
+        labelled &= np.isin(np.arange(len(labels)), times.vertices)
     unknown = int((labelled & np.isnan(values)).sum())
     if unknown:
         logger.info("%s: %s labelled vertices have no time and are in no set", times.called, f"{unknown:,}")
     masks = (values < first, (values >= first) & (values < second), values >= second)
     sets = {name: np.flatnonzero(labelled & mask) for name, mask in zip(VERTEX_SETS, masks, strict=True)}
-    if not len(sets["train"]):
+    if times.old is not None and times.vertices is not None:
+        sets = replaced_sets(kept or {}, sets, times.vertices, times.old, times.called)
+    if not len(sets.get("train", ())):
         raise InputError(f"{times.called}: no labelled vertex lies before {bounds[0]}, so none trains; see --split")
     return sets

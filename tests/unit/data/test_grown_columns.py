@@ -339,16 +339,15 @@ MISTAKES = [
     ([PEOPLE[0], NEW[0], ["eve", "x", *NEW[1][2:]]], {"missing": "mean"}, "new.csv, line 3: 'x' is not a number"),
     ([PEOPLE[0][:2], NEW[0][:2]], {}, "new.csv has no column called land, the column that features of old were made"),
     ([PEOPLE[0], *NEW], {"columns": ["age:number"]}, "--columns does not go with --add, which makes features as"),
-    ([PEOPLE[0], *NEW], {"standardize": True}, "--standardize does not go with --add"),
-    (
-        [PEOPLE[0], *NEW],
-        {"split_by": "joined", "split": (0, 1)},
-        "--split-by does not go with --add, where vertices keep their sets",
-    ),
+    ([PEOPLE[0], *NEW], {"split_by": "joined", "split": (0, 1)}, "--split 0: new.csv: joined holds dates"),
     ([PEOPLE[0], *NEW], {"label_column": "sort"}, "new.csv has no column called sort, the --label-column"),
     ([PEOPLE[0], *NEW], {"label_column": "kind"}, "new.csv has labels of one class a vertex, and old of 2 columns"),
     ([PEOPLE[0], *NEW], {"split_column": "land"}, "new.csv, line 3: 'de' is none of train, valid, test"),
-    ([PEOPLE[0], *NEW], {"features": ["new.csv"] * 2}, "features of old were made of people.csv; --features takes"),
+    (
+        [PEOPLE[0], *NEW],
+        {"features": ["new.csv", "more.csv"]},
+        "features of old were made of people.csv; --features takes",
+    ),
     ([PEOPLE[0], *NEW], {"features": (), "missing": "zero", "id_column": None}, "--missing zero is for --features"),
     ([PEOPLE[0], *NEW], {"features": "x.npy", "id_column": None}, "x.npy has no ids to match its rows by"),
 ]

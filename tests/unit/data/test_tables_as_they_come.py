@@ -189,7 +189,8 @@ def test_times_do_not_fit_float16_unless_standardised(made, refused):
 def test_arrays_of_float16_stay_so_also_standardised(made, tmp_path):
     np.save(tmp_path / "x.npy", np.arange(12, dtype=np.float16).reshape(6, 2))
     assert made(features="x.npy", standardize=True).features.dtype == np.float16
-    assert made(features=["x.npy", "x.npy"]).features.dtype == np.float16
+    np.save(tmp_path / "z.npy", np.arange(6, dtype=np.float16))
+    assert made(features=["x.npy", "z.npy"]).features.dtype == np.float16
     assert made({"x.csv": LABELS}, features=["x.npy", "x.csv"]).features.dtype == np.float32
 
 

@@ -5,20 +5,22 @@ D features, of N vertices.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, groupby
+from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gsplit.data.columns.assembled import FeatureColumn, Kind, Missing, Statistics
+from gsplit.data.columns.assembled import FeatureColumn, KeptFeatures, Kind, Missing, Statistics
 from gsplit.data.columns.moments import Moments
 from gsplit.data.columns.written import PIECE_BYTES
+from gsplit.data.importers.checked import printable_line
 from gsplit.data.importers.times import check_form
 from gsplit.data.npy import forget
-from gsplit.data.store import FILE, GraphStore
+from gsplit.data.store import FILE
 from gsplit.errors import InputError
 
 
@@ -40,15 +42,37 @@ class KeptTable:
         """Number of features."""
         return sum(column.width for column in self.columns)
 
+    def columns_in(self, path: Path) -> tuple[FeatureColumn, ...]:
+        """The columns as those of another file."""
+        return tuple(replace(column, table=str(path)) for column in self.columns)
+
+    def named_in(self, there: Collection[str]) -> list[str] | None:
+        """The names of the columns, where a file that has these finds them by name; None: by their order."""
+        names = [column.name.lower() for column in self.columns]
+        if len(set(names)) < len(names) or "" in names or not there:
+            return None
+        return names if self.has_names or set(names).intersection(there) else None
+
+    def check_count(self, path: Path, columns: int, where: str, *, in_array: bool) -> None:
+        """Check the number of columns of a file in which they are found by their order.
+
+        Raises:
+            InputError: for another number, and for an array where they were not all numbers.
+        """
+        other = next((column for column in self.columns if column.kind not in ("number", "array")), None)
+        if other is not None and in_array:
+            raise InputError(
+                f"{path} is an array, and features of {where} were made of columns such as "
+                f"{printable_line(other.name)}:{other.kind}; give a table with these columns"
+            )
+        wanted = self.width if other is None else len(self.columns)
+        if columns != wanted:
+            raise InputError(f"{path} has {columns} features a vertex, and {where} has {wanted}")
+
     @property
     def features(self) -> slice:
         """The features, of all D."""
         return slice(self.begin, self.begin + self.width)
-
-    @property
-    def is_plain(self) -> bool:
-        """True where all columns are numbers, which need no names."""
-        return all(column.kind in ("number", "array") for column in self.columns)
 
     @property
     def has_names(self) -> bool:
@@ -57,12 +81,13 @@ class KeptTable:
         return all(names) and not all(map(str.isdecimal, names))
 
 
-def kept_tables(store: GraphStore, missing: Missing) -> tuple[KeptTable, ...]:
+def kept_tables(kept: KeptFeatures, training: NDArray[np.int64], missing: Missing) -> tuple[KeptTable, ...]:
     """The files that the features of a store were made of, in the order of their features; at least one.
 
     A store that tells nothing of them has features that are an array's.
 
     Args:
+        training: its training vertices.
         missing: what becomes of values that are not there. A mean is that of the first import where that is kept,
             which it is of what was standardised, else that of the store's training vertices, or of all where none
             trains.
@@ -70,25 +95,40 @@ def kept_tables(store: GraphStore, missing: Missing) -> tuple[KeptTable, ...]:
     Raises:
         InputError: for a description that is damaged there.
     """
-    features = store.graph.features
-    assert features is not None
-    entries = store.description.get("columns") or [{"kind": "array", "features": [0, features.shape[1]]}]
-    means = np.zeros(features.shape[1])
+    width = kept.rows.shape[1]
+    entries = kept.columns or [{"kind": "array", "features": [0, width]}]
+    means = np.zeros(width)
     tables, begin = [], 0
     try:
         if missing == "mean" and not all("mean" in entry for entry in entries):
-            means = _means(store)
+            means = _means(kept.rows, training)
         for _, group in groupby(entries, key=lambda entry: entry.get("table", "")):
-            table = _table(list(group), begin, missing, means, str(store.path))
+            table = _table(list(group), begin, missing, means, kept.called)
             tables.append(table)
             begin = table.features.stop
-        if begin != features.shape[1]:
+        if begin != width:
             raise ValueError
     except (KeyError, TypeError, ValueError, AttributeError):
         raise InputError(
-            f"{store.path / FILE} is damaged where it says what the features were made of; import all at once"
+            f"{Path(kept.called) / FILE} is damaged where it says what the features were made of; import all at once"
         ) from None
     return tuple(tables)
+
+
+def tables_for(paths: Sequence[Path], tables: tuple[KeptTable, ...], where: str) -> tuple[KeptTable, ...]:
+    """The table of a store that each file has rows for: as many as there are, in their order, or one that has all.
+
+    Raises:
+        InputError: for other numbers of files.
+    """
+    if len(paths) == 1 < len(tables) and (all_in_one := as_one(tables)) is not None:
+        tables = (all_in_one,)
+    if len(paths) != len(tables):
+        raise InputError(
+            f"features of {where} were made of {', '.join(table.table for table in tables)}; --features takes as "
+            f"many files here, in this order, not {len(paths)}"
+        )
+    return tables
 
 
 def _table(entries: Sequence[Any], begin: int, missing: Missing, means: NDArray[np.float64], where: str) -> KeptTable:
@@ -167,10 +207,9 @@ def as_one(tables: Sequence[KeptTable]) -> KeptTable | None:
     )
 
 
-def _means(store: GraphStore) -> NDArray[np.float64]:
+def _means(features: NDArray[Any], training: NDArray[np.int64]) -> NDArray[np.float64]:
     """The mean of each feature [D] over the training vertices, over all where there are none."""
-    features, training = store.graph.features, np.sort(store.graph.vertex_set("train"))
-    assert features is not None
+    training = np.sort(training)
     moments = Moments(features.shape[1])
     at_once = max(1, PIECE_BYTES // max(1, 8 * features.shape[1]))
     for begin in range(0, len(training) or len(features), at_once):
