@@ -37,6 +37,8 @@ from gsplit.errors import InputError
 
 logger = logging.getLogger(__name__)
 
+FeatureDtype = Literal["float32", "float16", "float64"]
+
 
 @dataclass(frozen=True, kw_only=True)
 class BuildOptions(Checked):
@@ -67,7 +69,7 @@ class BuildOptions(Checked):
     task: Literal["classification", "regression"] = "classification"
     """Kind of labels: of a classification one class a vertex, or a column of 0 and 1 a class; of a regression
     numbers to be predicted, one or several columns, NaN or nothing where there is none."""
-    feature_dtype: Literal["float32", "float16", "float64"] | None = None
+    feature_dtype: FeatureDtype | None = None
     """Store features in this type; by default float16 stays and all else becomes float32. Models take float64 as it
     is with --dtype float64, else rounded to float32."""
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from gsplit.data.append.lineage import grown_from
 from gsplit.data.append.new_edges import joined_edges, named_ids, read_new_edges
-from gsplit.data.build import BuildOptions
+from gsplit.data.build import BuildOptions, FeatureDtype
 from gsplit.data.graph import GraphArrays
 from gsplit.data.ids.named_ids import NamedIds
 from gsplit.data.ids.prefixes import prefixes_of
@@ -110,7 +110,7 @@ def _with_dtype(store: GraphStore, build: BuildOptions, *, replaced: bool) -> Bu
     features = store.graph.features
     if features is None or replaced or build.feature_dtype is not None:
         return build
-    return replace(build, feature_dtype=str(features.dtype))
+    return replace(build, feature_dtype=cast("FeatureDtype", str(features.dtype)))
 
 
 def _as_before(files: VertexFiles, source: GraphSource) -> VertexFiles:

@@ -62,9 +62,9 @@ class IdOptions(Checked):
     def __post_init__(self) -> None:
         super().__post_init__()
         given = {"--source-prefix": self.source_prefix, "--destination-prefix": self.destination_prefix}
-        for flag, text in given.items():
+        for name, text in given.items():
             if text is not None and (not text.strip() or not text.isprintable()):
-                raise InputError(f"{flag} takes the text before an id, such as user:, not {text!r}")
+                raise InputError(f"{name} takes the text before an id, such as user:, not {text!r}")
         flag = next((flag for flag, text in given.items() if text), "--bipartite" if self.bipartite else None)
         if flag and self.source_column and "," in self.source_column:
             raise InputError(f"{flag} is for ids of one column, and --source-column {self.source_column} has more")

@@ -151,7 +151,7 @@ def _features(arrays: dict[str, NDArray[Any]], n: int, path: Path) -> NDArray[An
         width = int(columns.max(initial=-1)) + 1
     if len(columns) and (columns.min() < 0 or columns.max() >= width):
         raise InputError(f"{path}: x_indices reach {columns.max()}, outside the {width} features")
-    x_ND = np.zeros((n, width), _dtype_of(data))
+    x_ND: NDArray[Any] = np.zeros((n, width), _dtype_of(data))
     x_ND[np.repeat(np.arange(n), np.diff(indptr)), columns] = data
     return x_ND
 

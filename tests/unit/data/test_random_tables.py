@@ -121,13 +121,13 @@ def assert_as_expected(store, case):
         lists = {v: value if isinstance(value, list) else [value] for v, value in case.labels.items()}
         names = sorted({name for each in lists.values() for name in each})
         assert graph.classes == tuple(names)
-        wanted = np.array([[float(name in lists[v]) if v in lists else np.nan for name in names] for v in range(n)])
+        marks = np.array([[float(name in lists[v]) if v in lists else np.nan for name in names] for v in range(n)])
         if kinds == {str}:
-            wanted = np.where(np.isnan(wanted[:, 0]), -1, np.nan_to_num(wanted).argmax(axis=1))
-        np.testing.assert_array_equal(graph.labels, wanted)
+            marks = np.where(np.isnan(marks[:, 0]), -1, np.nan_to_num(marks).argmax(axis=1))
+        np.testing.assert_array_equal(graph.labels, marks)
     for name in ("train", "valid", "test"):
-        wanted = [v for v in range(n) if case.sets.get(v) == name]
-        assert getattr(graph, f"{name}_idx").tolist() == wanted
+        in_set = [v for v in range(n) if case.sets.get(v) == name]
+        assert getattr(graph, f"{name}_idx").tolist() == in_set
 
 
 @pytest.mark.cases(24)
