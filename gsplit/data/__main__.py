@@ -14,6 +14,7 @@ from gsplit.data.build import BuildOptions
 from gsplit.data.importers import USUAL
 from gsplit.data.importers.keys import Keys
 from gsplit.data.importers.named_edges import IdOptions
+from gsplit.data.importers.text_rules import TextRules
 from gsplit.data.importers.vertex_files import VertexFiles
 from gsplit.data.inspect.overview import look
 from gsplit.data.inspect.render.graph_page import check_page_free, write_page
@@ -36,6 +37,7 @@ def import_(
     vertices: tyro.conf.OmitArgPrefixes[VertexFiles] = VertexFiles(),  # noqa: B008 (frozen)
     keys: tyro.conf.OmitArgPrefixes[Keys] = USUAL,
     ids: tyro.conf.OmitArgPrefixes[IdOptions] = IdOptions(),  # noqa: B008
+    texts: tyro.conf.OmitArgPrefixes[TextRules] = TextRules(),  # noqa: B008
     build: tyro.conf.OmitArgPrefixes[BuildOptions] = BuildOptions(),  # noqa: B008
 ) -> None:
     """Make a graph store.
@@ -64,6 +66,7 @@ def import_(
         files=vertices,
         keys=keys,
         ids=ids,
+        texts=texts,
         build=build,
     )
     say(f"{out}: {counts(made.graph)}")

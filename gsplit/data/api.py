@@ -14,6 +14,7 @@ from gsplit.data.folders import writing_folder
 from gsplit.data.importers import TABLES, check_of_kind, kind_of, load_source
 from gsplit.data.importers.keys import Keys
 from gsplit.data.importers.named_edges import IdOptions, load_named_edges
+from gsplit.data.importers.text_rules import TextRules
 from gsplit.data.importers.unconnected import add_by_id, with_unconnected
 from gsplit.data.importers.vertex_files import VertexFiles, attach
 from gsplit.data.store import GraphStore, open_store
@@ -44,8 +45,8 @@ def import_graph(
         add: an edge list; ``source`` is a graph store then, and ``out`` that store with these edges and their new
             vertices, whose features, labels and sets come as options. The old store is not changed.
         options: the flags of ``gsplit import`` with ``_`` for ``-``, such as ``features="features.csv"`` or
-            ``undirected=True``: the fields of ``VertexFiles``, ``Keys``, ``IdOptions`` and ``BuildOptions`` in
-            :mod:`gsplit.data`.
+            ``undirected=True``: the fields of ``VertexFiles``, ``Keys``, ``IdOptions``, ``TextRules`` and
+            ``BuildOptions`` in :mod:`gsplit.data`.
 
     Returns:
         The store, for ``gsplit.partition``.
@@ -61,7 +62,7 @@ def import_graph(
         (3, 6)
     """
     one_line_errors()
-    check_options(options, VertexFiles, Keys, IdOptions, BuildOptions, where="gsplit.import_graph")
+    check_options(options, VertexFiles, Keys, IdOptions, TextRules, BuildOptions, where="gsplit.import_graph")
     return make_store(
         os.fspath(source),
         Path(out),
@@ -72,6 +73,7 @@ def import_graph(
         files=_of(VertexFiles, options),
         keys=_of(Keys, options),
         ids=_of(IdOptions, options),
+        texts=_of(TextRules, options),
         build=_of(BuildOptions, options),
     )
 
@@ -92,6 +94,7 @@ def make_store(
     files: VertexFiles,
     keys: Keys,
     ids: IdOptions,
+    texts: TextRules,
     build: BuildOptions,
 ) -> GraphStore:
     """Make a graph store of a source, of files beside it and of what is added to it, and open it.
@@ -105,7 +108,7 @@ def make_store(
             "the first train, those from the second on test"
         )
     kept = None
-    with writing_folder(out, overwrite=overwrite) as writer:
+    with writing_folder(out, overwrite=overwrite) as writer, texts.applied():
         if add is not None or is_store(source):
             check_of_kind(source, root=root, keys=keys)
             stored = from_store(source, add, files=files, ids=ids, build=build, folder=writer.path.parent)
@@ -124,8 +127,8 @@ def make_store(
         else:
             if ids.prefix_flag:
                 raise InputError(f"{ids.prefix_flag} is for ids of any kind; add --ids any or drop it")
-            if not ids.header or ids.id_order != "appearance":
-                flag = "--id-order" if ids.header else "--no-header"
+            if not texts.header or ids.id_order != "appearance":
+                flag = "--id-order" if texts.header else "--no-header"
                 raise InputError(f"{flag} is for ids of any kind; add --ids any or drop it")
             regression = build.task == "regression"
             found = load_source(source, seed=build.seed, root=root, regression=regression, keys=keys, ends=ids.ends)

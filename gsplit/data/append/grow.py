@@ -17,6 +17,7 @@ from gsplit.data.importers.gaps import WORDS
 from gsplit.data.importers.graph_store import store_source
 from gsplit.data.importers.named_edges import IdOptions
 from gsplit.data.importers.source import GraphSource
+from gsplit.data.importers.text_rules import TextRules
 from gsplit.data.importers.unconnected import add_by_id, reach, reaches_of
 from gsplit.data.importers.vertex_files import VertexFiles
 from gsplit.data.store import FILE, GraphStore, open_store
@@ -83,13 +84,13 @@ def _check_ids(store: GraphStore, add: str | None, ids: IdOptions, build: BuildO
         raise InputError(f"the vertices of {store.path} are called 0, 1, 2, ...; drop --ids any")
     if ids.id_order != "appearance":
         raise InputError("--id-order is for a new graph: the vertices of a store keep their numbers; drop it")
-    if not ids.header and not (named and add):
+    if not TextRules.current().header and not (named and add):
         raise InputError("--no-header is for edges with ids of any kind; drop it")
     flag = ids.prefix_flag
     if flag and (not named or add is None or not prefixes_of(store.description["ids"], str(store.path)).described()):
         raise InputError(f"{flag} is for a new graph, and the ids of {store.path} keep what they have; drop it")
-    if add is None and ids.source_column is not None:
-        raise InputError(f"--source-column is for edge lists in text or Parquet, and {store.path} is none; drop it")
+    if add is None and ids.ends.given:
+        raise InputError(f"{ids.ends.given} is for edge lists in text or Parquet, and {store.path} is none; drop it")
     if named and build.num_vertices is not None:
         raise InputError("--num-vertices is for ids that are whole numbers, and those of the store are not; drop it")
 

@@ -65,6 +65,20 @@ class NamedIds:
         self._map.find(offsets, data, vertices)
         return vertices if self._rank is None else np.where(vertices < 0, -1, self._rank[vertices])
 
+    def num_spaced(self) -> int:
+        """Number of ids that another is but for spaces around it; before they are sorted."""
+        pa, count = self._pyarrow, 0
+        left = [pa.array([], pa.large_string())]
+        for piece in self._pieces():
+            columns = ids_in_columns(piece, len(self.names))
+            trimmed = joined_columns([pa.compute.utf8_trim_whitespace(column) for column in columns])
+            spaced = trimmed.filter(pa.compute.not_equal(trimmed, joined_columns(columns)))
+            known = self.find([spaced]) >= 0
+            count += int(known.sum())
+            left.append(spaced.filter(pa.array(~known)))
+        others = pa.concat_arrays(left)
+        return count + len(others) - len(others.unique())
+
     def sort(self) -> None:
         """Number the vertices anew, by the columns of their ids: by size where all are numbers, else by bytes."""
         pa = self._pyarrow

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import importlib
 import zipfile
+from contextlib import suppress
 from pathlib import Path
 
+from gsplit.data.importers.content import UNREADABLE, is_matrix_market, is_parquet, open_text
 from gsplit.data.importers.edge_list import EndColumns
 from gsplit.data.importers.keys import Keys
 from gsplit.data.importers.source import GraphSource, graph_source
@@ -37,6 +39,8 @@ SUFFIXES = {
     ".csv": "csv",
     ".tsv": "csv",
     ".txt": "csv",
+    ".dat": "csv",
+    ".data": "csv",
     ".edges": "csv",
     ".edgelist": "csv",
     ".parquet": "parquet",
@@ -46,6 +50,7 @@ SUFFIXES = {
     ".pt": "pyg",
     ".bin": "dgl",
 }
+PACKED_SUFFIXES = (".gz", ".bz2", ".xz", ".zst", ".lz4")
 EXPECTED = (
     "expected .csv, .tsv, .txt, .parquet, .npz, .npy, .mtx, .pt (PyG), .bin (DGL), a folder, ogb:NAME, "
     "synthetic:PRESET, or KIND:PATH with KIND one of " + ", ".join(IMPORTERS)
@@ -75,8 +80,8 @@ def load_source(
         InputError: for a source that does not exist, is damaged or of no known kind.
     """
     kind, rest = kind_of(source)
-    if ends != EndColumns() and kind not in TABLES:
-        raise InputError(f"--source-column is for edge lists in text or Parquet, and {source} is none; drop it")
+    if ends.given and kind not in TABLES:
+        raise InputError(f"{ends.given} is for edge lists in text or Parquet, and {source} is none; drop it")
     check_of_kind(source, root=root, keys=keys)
     if kind == "synthetic":
         from gsplit.data.synthetic import choose
@@ -127,6 +132,10 @@ def _kind_of(source: str) -> str:
         raise InputError(f"{source}: no such file or folder ({EXPECTED})")
     if path.suffix == ".npz":
         return "scipy" if _is_scipy(path) else "npz"
+    if path.is_file() and is_matrix_market(path):
+        return "mtx"
+    if path.is_file() and is_parquet(path):
+        return "parquet"
     if path.is_dir():
         if (path / "graph.json").is_file():
             return "store"
@@ -137,8 +146,10 @@ def _kind_of(source: str) -> str:
         if any(path.glob("*.pt")) or any(path.glob("processed/*.pt")):
             return "pyg"
         raise InputError(f"{source}: a folder with neither .npy arrays nor metadata.yaml (GraphBolt) nor .pt (PyG)")
-    suffix = Path(path.name.removesuffix(".gz")).suffix.lower()
+    suffix = Path(path.stem if path.suffix.lower() in PACKED_SUFFIXES else path.name).suffix.lower()
     if suffix not in SUFFIXES:
+        with suppress(*UNREADABLE):
+            open_text(path).close()  # which says what it is where it is no text
         raise InputError(f"{source}: unknown kind of source; {EXPECTED}")
     return SUFFIXES[suffix]
 

@@ -89,3 +89,18 @@ def printable_line(text: str) -> str:
 
 def _flat(values: NDArray[Any]) -> NDArray[Any]:
     return values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
+
+
+def is_number(field: str) -> bool:
+    """Return whether a text is a number."""
+    return parses(field, float)
+
+
+def parses(field: str, kind: type) -> bool:
+    """Return whether a text is of a kind, and a whole number fits int64; an empty one is any but a whole number."""
+    try:
+        # Python takes 1_000 for a number, and digits of other scripts.
+        value = kind(field if field.isascii() and "_" not in field else "no number") if field or kind is int else 0
+    except ValueError:
+        return False
+    return kind is not int or -(2**63) <= value < 2**63

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,15 +11,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gsplit.data.importers.checked import printable_line
+from gsplit.data.importers.column_names import named_column, named_columns, shown_column, shown_names
 from gsplit.data.importers.source import EdgeChunk, EdgeChunks, GraphSource
 from gsplit.data.importers.tables import Table, open_table
 from gsplit.errors import InputError
 
 logger = logging.getLogger(__name__)
 
-SOURCES = ("src", "source", "from", "src_id", "source_id", "u")
-DESTINATIONS = ("dst", "destination", "dest", "target", "to", "dst_id", "target_id", "v")
+SOURCES = ("src", "source", "from", "src_id", "source_id", "u", "fromnodeid")
+DESTINATIONS = ("dst", "destination", "dest", "target", "to", "dst_id", "target_id", "v", "tonodeid")
 WEIGHTS = ("weight", "edge_weight", "w")
 NOT_WHOLE = ("is not a whole number", "not whole numbers", "a header has no numbers")
 """Advice in messages about ids that are no whole numbers."""
@@ -27,10 +27,16 @@ ANY_IDS = "; ids of any kind need --ids any"
 
 
 class EndColumns(NamedTuple):
-    """Names of the columns of sources and of destinations, with commas where there are several; None: the usual."""
+    """Names or numbers of the columns of an edge, with commas where an id has several; None: the usual."""
 
     source: str | None = None
     destination: str | None = None
+    weight: str | None = None
+
+    @property
+    def given(self) -> str:
+        """The first flag that was given, or nothing."""
+        return next((f"--{name}-column" for name in self._fields if getattr(self, name) is not None), "")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,10 +51,10 @@ class EdgeColumns:
         """Return what sources and destinations are called, where a column of each is, by no usual name."""
         if not table.names or len(self.sources) != 1:
             return None
-        source, destination = table.names[self.sources[0]], table.names[self.destinations[0]]
-        if source in SOURCES or destination in DESTINATIONS:
+        source, destination = self.sources[0], self.destinations[0]
+        if table.names[source] in SOURCES or table.names[destination] in DESTINATIONS:
             return None
-        return printable_line(source), printable_line(destination)
+        return shown_column(table, source), shown_column(table, destination)
 
 
 def load_edge_list(path: Path, ends: EndColumns = EndColumns()) -> GraphSource:  # noqa: B008 (a tuple)
@@ -94,7 +100,7 @@ def ends_of(table: Table, ends: EndColumns, *, named: bool = False) -> EdgeColum
     """Find the columns of source, destination and perhaps weight.
 
     Args:
-        ends: names that the user gave.
+        ends: names or numbers that the user gave.
         named: whether an id is any text, and may have several columns.
 
     Raises:
@@ -102,10 +108,24 @@ def ends_of(table: Table, ends: EndColumns, *, named: bool = False) -> EdgeColum
     """
     if (ends.source is None) != (ends.destination is None):
         raise InputError("--source-column and --destination-column go together; give both or none")
+    weight = None if ends.weight is None else named_column(table, ends.weight, "--weight-column")
     if ends.source is None or ends.destination is None:
-        first, second, *weight = _usual(table, named)
-        return EdgeColumns(sources=[first], destinations=[second], weight=weight[0] if weight else None)
-    sources, destinations = _called(table, ends.source, "source"), _called(table, ends.destination, "destination")
+        sources, destinations = ([column] for column in _usual(table, named))
+    else:
+        sources = named_columns(table, ends.source, "--source-column")
+        destinations = named_columns(table, ends.destination, "--destination-column")
+        _check_ends(ends, sources, destinations, named)
+    if weight in (*sources, *destinations):
+        raise InputError(f"--weight-column {ends.weight}: that column holds the ids of an edge; name another")
+    if weight is None:
+        weight = _usual_weight(table, (*sources, *destinations))
+    found = EdgeColumns(sources=sources, destinations=destinations, weight=weight)
+    _tell(table, found)
+    return found
+
+
+def _check_ends(ends: EndColumns, sources: list[int], destinations: list[int], named: bool) -> None:
+    """Check the columns of ids that a user named."""
     if len(sources) != len(destinations):
         raise InputError(
             f"--source-column {ends.source} has {len(sources)} columns and --destination-column {ends.destination} "
@@ -115,85 +135,70 @@ def ends_of(table: Table, ends: EndColumns, *, named: bool = False) -> EdgeColum
         raise InputError(f"--source-column and --destination-column are both {ends.source}; name two")
     if len(sources) > 1 and not named:
         raise InputError(f"--source-column {ends.source}: ids of several columns need --ids any")
-    ends_there = (*sources, *destinations)
-    weights = (at for at, name in enumerate(table.names) if name in WEIGHTS and at not in ends_there)
-    weight_at = next(weights, None)
+
+
+def _tell(table: Table, found: EdgeColumns) -> None:
+    """Log which columns are an edge, and which are ignored."""
+    taken = [*found.sources, *found.destinations, *([] if found.weight is None else [found.weight])]
+    ignored = [shown_column(table, column) for column in range(table.num_columns) if column not in taken]
+    if ignored:
+        logger.info("%s: ignored the columns %s", table.path, ", ".join(ignored))
+    shown = [f"{shown_column(table, at)}" if table.names else f"column {at + 1}" for at in taken]
+    width = len(found.sources)
     logger.info(
         "%s: edges go from %s to %s%s",
         table.path,
-        printable_line(ends.source),
-        printable_line(ends.destination),
-        "" if weight_at is None else f", weights in {table.names[weight_at]}",
+        ",".join(shown[:width]),
+        ",".join(shown[width : 2 * width]),
+        f", weights in {shown[-1]}" if found.weight is not None else "",
     )
-    return EdgeColumns(sources=sources, destinations=destinations, weight=weight_at)
 
 
-def _called(table: Table, names: str, which: str) -> list[int]:
-    """Columns by name, or, where none is called so, by number, from 1 on: two may have one name."""
-    found = []
-    for name in names.split(","):
-        number = int(name) if name.strip().isdecimal() and name.strip() not in table.names else 0
-        if 1 <= number <= table.num_columns:
-            found.append(number - 1)
-            continue
-        if name.strip().lower() not in table.names:
-            there = ", ".join(printable_line(name) or "(nameless)" for name in table.names) or "no header"
-            raise InputError(
-                f"{table.path} has no column called {name.strip()}, the --{which}-column; it has {there}"
-            )
-        if table.names.count(name.strip().lower()) > 1:
-            raise InputError(
-                f"{table.path} has several columns called {name.strip()}, the --{which}-column; say which by its "
-                f"number, 1 .. {table.num_columns}"
-            )
-        found.append(table.names.index(name.strip().lower()))
-    return found
-
-
-def _usual(table: Table, named: bool) -> list[int]:
-    """Columns of source, destination and perhaps weight, by their usual names or their places."""
+def _usual(table: Table, named: bool) -> tuple[int, int]:
+    """Columns of source and destination, by their usual names or their places."""
     if table.num_columns < 2:
         raise InputError(
             f"{table.path} has one column; an edge needs two, with a comma, semicolon, tab or space between"
         )
-    found = [
-        next((table.names.index(name) for name in names if name in table.names), None)
-        for names in (SOURCES, DESTINATIONS, WEIGHTS)
-    ]
-    twice = [table.names[at] for at in found if at is not None and table.names.count(table.names[at]) > 1]
-    if twice:
-        raise InputError(f"{table.path} has several columns called {twice[0]}; rename all but one")
-    if (found[0] is None) != (found[1] is None):
-        here, lacking = ("a source", DESTINATIONS) if found[1] is None else ("a destination", SOURCES)
+    source = _usual_column(table, SOURCES, "--source-column")
+    destination = _usual_column(table, DESTINATIONS, "--destination-column")
+    if source is not None and destination is not None:
+        return source, destination
+    if (source is None) != (destination is None):
+        here, lacking = ("a source", DESTINATIONS) if destination is None else ("a destination", SOURCES)
         raise InputError(f"{table.path} has {here} but no column called {', '.join(lacking)}")
     if not table.names and table.num_columns > 3:
         raise InputError(
-            f"{table.path} has {table.num_columns} columns and no header; add a first line such as src,dst,weight,x"
+            f"{table.path} has {table.num_columns} columns and no header; name those of an edge by their numbers, as "
+            "--source-column 1 --destination-column 2, or add a first line such as src,dst,weight,x"
         )
-    if not table.names and table.num_columns == 3:
-        found[2] = 2
+    if named and table.names:
+        raise InputError(
+            f"{table.path} has no columns called src and dst in its first line, which reads {shown_names(table)}; "
+            "name them by --source-column and --destination-column, or give --no-header if that is an edge"
+        )
+    if table.num_columns > 2 and table.names:
+        raise InputError(
+            f"{table.path} has the columns {shown_names(table)}; name those of an edge by --source-column and "
+            "--destination-column, or call them src and dst; its weight, if it has one, is called weight"
+        )
+    return 0, 1
+
+
+def _usual_weight(table: Table, ends: Collection[int]) -> int | None:
+    """The column of the weight by a usual name, or the third where there is no header; None where there is none."""
+    if not table.names and table.num_columns == 3 and 2 not in ends:
         logger.info("%s has no header: the third of its columns is taken for the weight", table.path)
-    first, second, weight = found
-    if first is None or second is None:
-        if named and table.names:
-            columns_there = ", ".join(printable_line(name) or "(nameless)" for name in table.names)
-            raise InputError(
-                f"{table.path} has no columns called src and dst in its first line, which reads {columns_there}; "
-                "name them by --source-column and --destination-column, or give --no-header if that is an edge"
-            )
-        if table.num_columns > 2 and table.names:
-            columns_there = ", ".join(name or "(nameless)" for name in table.names)
-            raise InputError(
-                f"{table.path} has the columns {columns_there}; name those of an edge by --source-column and "
-                "--destination-column, or call them src and dst; its weight, if it has one, is called weight"
-            )
-        first, second = 0, 1
-    columns = [first, second] if weight is None else [first, second, weight]
-    ignored = [printable_line(name) or "(nameless)" for at, name in enumerate(table.names) if at not in columns]
-    if ignored:
-        logger.info("%s: ignored the columns %s", table.path, ", ".join(ignored))
-    taken = [printable_line(table.names[at]) or "(nameless)" if table.names else f"column {at + 1}" for at in columns]
-    logger.info(
-        "%s: edges go from %s to %s%s", table.path, *taken[:2], f", weights in {taken[2]}" if taken[2:] else ""
-    )
-    return columns
+        return 2
+    return _usual_column(table, WEIGHTS, "--weight-column", ends)
+
+
+def _usual_column(table: Table, names: Sequence[str], flag: str, others: Collection[int] = ()) -> int | None:
+    """The column of the first of some names that is there, beside others; None where there is none.
+
+    Raises:
+        InputError: where two have that name.
+    """
+    there = {name for column, name in enumerate(table.names) if column not in others}
+    name = next((name for name in names if name in there), None)
+    return None if name is None else named_column(table, name, flag)

@@ -15,11 +15,13 @@ from gsplit.data.columns.kept_tables import KeptTable
 from gsplit.data.importers.arrays import read_npy
 from gsplit.data.importers.checked import NotNumbersError, printable_line
 from gsplit.data.importers.column_kinds import HINT, OTHERS, SKIP, column_of, read_columns, usual_kind
+from gsplit.data.importers.column_names import called, calls, kinds_by_column, names_in, shown_column
 from gsplit.data.importers.gaps import USUAL, Gaps
 from gsplit.data.importers.matching import IDS, NO_IDS
 from gsplit.data.importers.row_rules import RowRules
 from gsplit.data.importers.source import Rows
 from gsplit.data.importers.tables import open_table
+from gsplit.data.importers.text_rules import TextRules
 from gsplit.data.importers.vertex_tables import VertexTable
 from gsplit.errors import InputError
 
@@ -29,9 +31,10 @@ class Joining:
     """Rules by which the rows and columns of feature tables become features."""
 
     kinds: Mapping[str, str]
-    """The kind of each column by its name in lower case, ``*`` for all others; by default all are numbers."""
+    """The kind of each column by its name in lower case or its number, ``*`` for all others; by default all are
+    numbers."""
     skip: Mapping[Path, Collection[str]]
-    """Names of columns, by the file (its resolved path), that are labels, sets or times."""
+    """Names or numbers of columns, by the file (its resolved path), that are labels, sets or times."""
     missing: Missing
     standardize: bool
     gaps: Gaps = USUAL
@@ -60,10 +63,11 @@ def features_of(
         InputError: for files that are missing, damaged, or hold something else.
     """
     if kept is None and len(paths) == 1 and paths[0].suffix == ".npy" and not how.finishes:
-        _check_named(how.kinds, paths, set())
+        _check_named(how.kinds, paths, {OTHERS}, set())
         return read_array(paths[0])
     blocks: list[FeatureBlock] = []
     names: set[str] = set()
+    words: set[str] = {OTHERS}
     are_half = True
     for path, table in zip(paths, tables or [None] * len(paths), strict=True):
         if path.suffix == ".npy":
@@ -76,7 +80,9 @@ def features_of(
         else:
             opened = _open(path, how, rules) if table is None else _open_kept(path, how, rules, table)
             block, rows, are_half = _of_table(opened, how, table), opened.num_rows, False
-            names |= {opened.name(column) for column in range(opened.table.num_columns)}
+            there = range(opened.table.num_columns)
+            names |= {shown_column(opened.table, column) for column in there}
+            words = words.union(*(calls(opened.table, column) for column in there))
             opened.refuse_named_ids(how.kinds)
         if not rows and rules.num_vertices is None and rules.ids is None:
             raise InputError(f"{path} has no rows; there must be one for each vertex, or give --num-vertices")
@@ -90,7 +96,7 @@ def features_of(
         if table is not None:
             block = replace(block, columns=table.columns_in(path), statistics=table.statistics)
         blocks.append(block)
-    _check_named(how.kinds, paths, names)
+    _check_named(how.kinds, paths, words, names)
     assert rules.num_vertices is not None
     return Assembled(
         num_vertices=rules.num_vertices,
@@ -140,10 +146,11 @@ def _open(path: Path, how: Joining, rules: RowRules) -> VertexTable:
 
 def _open_kept(path: Path, how: Joining, rules: RowRules, kept: KeptTable) -> VertexTable:
     """Open a table whose columns are those of a store that grows, by their names where it has them."""
-    names = kept.named_in(open_table(path, header=True if rules.have_names else None).names)
+    there = open_table(path, header=TextRules.current().header_with(rules.id_column) if rules.have_names else None)
+    names = kept.named_in(there.names)
     skip = how.skip.get(path.resolve(), ())
     if names is not None:
-        asked = {name.strip().lower() for name in (rules.id_column or "").split(",")}
+        asked = {there.names[column] for column in called(there, names_in(rules.id_column))}
         usual = () if rules.have_names or rules.id_column else IDS
         if taken := [name for name in names if name in asked or name in usual]:
             raise InputError(
@@ -185,14 +192,10 @@ def _of_table(table: VertexTable, how: Joining, kept: KeptTable | None) -> Featu
 
 def _made_of(table: VertexTable, how: Joining) -> tuple[FeatureColumn, ...]:
     """What becomes of the columns of a table."""
-    kinds = [
-        how.kinds.get(table.name(column).lower()) or how.kinds.get(OTHERS) or usual_kind(table.table, column)
-        for column in table.values
-    ]
+    asked = kinds_by_column(table.table, how.kinds)
+    kinds = [asked.get(column) or how.kinds.get(OTHERS) or usual_kind(table.table, column) for column in table.values]
     guessed = [
-        column
-        for column, kind in zip(table.values, kinds, strict=True)
-        if kind == "number" and table.name(column).lower() not in how.kinds
+        column for column, kind in zip(table.values, kinds, strict=True) if kind == "number" and column not in asked
     ]
     try:
         table.refuse_ids(guessed, "feature")
@@ -208,12 +211,17 @@ def _with_hint(error: NotNumbersError) -> InputError:
     return InputError(f"{error}; {HINT}")
 
 
-def _check_named(kinds: Mapping[str, str], paths: Sequence[Path], names: Collection[str]) -> None:
+def _check_named(kinds: Mapping[str, str], paths: Sequence[Path], words: Collection[str], names: set[str]) -> None:
+    """Check that each column that ``--columns`` names is there.
+
+    Args:
+        words: all that columns may be called.
+        names: what messages call them.
+    """
     for name in kinds:
-        if name != OTHERS and name not in {there.lower() for there in names}:
-            shown = (
-                ", ".join(printable_line(there) or "(nameless)" for there in sorted(names)) or "no columns with names"
-            )
+        if name not in words:
+            shown = ", ".join(sorted(names)) or "no columns with names"
             raise InputError(
-                f"--columns names {name}, which is in none of {', '.join(map(str, paths))}; there are {shown}"
+                f"--columns names {printable_line(name)}, which is in none of {', '.join(map(str, paths))}; there "
+                f"are {shown}"
             )

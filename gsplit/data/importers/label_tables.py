@@ -17,11 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.data.importers.arrays import read_npy
-from gsplit.data.importers.checked import NotNumbersError, printable_line
+from gsplit.data.importers.checked import NotNumbersError, is_number, printable_line
 from gsplit.data.importers.column_kinds import column_of, read_columns, usual_kind
 from gsplit.data.importers.gaps import USUAL, Gaps
 from gsplit.data.importers.row_rules import RowRules
-from gsplit.data.importers.tables import is_number
 from gsplit.data.importers.vertex_tables import VertexTable, placed
 from gsplit.data.labels.class_names import SHOWN
 from gsplit.data.labels.time_sets import Times

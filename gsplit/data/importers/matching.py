@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from gsplit.data.ids.prefixes import prefixed
 from gsplit.data.ids.vertex_ids import VertexIds
 from gsplit.data.importers.checked import printable_line
+from gsplit.data.importers.column_names import named_column, shown_column, shown_names
 from gsplit.data.importers.tables import Table, open_table
 from gsplit.errors import InputError
 
@@ -33,36 +34,8 @@ Unknown = Literal["refuse", "drop", "add"]
 logger = logging.getLogger(__name__)
 
 
-def shown_names(table: Table) -> str:
-    """The names of a table's columns, as messages list them."""
-    return ", ".join(printable_line(name) or "(nameless)" for name in table.names)
-
-
-def named_column(table: Table, name: str, flag: str) -> int:
-    """The column of that name, or, where there is no header, of that number, from 1 on.
-
-    Args:
-        flag: what messages call the name, such as ``--id-column``.
-
-    Raises:
-        InputError: where there is none, or several.
-    """
-    if not table.names:
-        if name.isdecimal() and 1 <= int(name) <= table.num_columns:
-            return int(name) - 1
-        raise InputError(
-            f"{table.path} has no header, so {flag} takes the number of a column, 1 .. {table.num_columns}, "
-            f"not {name}"
-        )
-    found = [column for column, there in enumerate(table.names) if there == name.lower()]
-    if len(found) != 1:
-        many = "several columns" if found else "no column"
-        raise InputError(f"{table.path} has {many} called {name}, the {flag}; it has {shown_names(table)}")
-    return found[0]
-
-
 def table_with(
-    column: str | None, flag: str, own: Path | None, others: Sequence[Path | None], *, named: bool
+    column: str | None, flag: str, own: Path | None, others: Sequence[Path | None], header: bool | None
 ) -> Path | None:
     """The table that has a column that was named, or the first of several names; None where none was.
 
@@ -71,7 +44,7 @@ def table_with(
         flag: what messages call it.
         own: the table that is for it, where there is one: if it has not the column, none has.
         others: tables that may have it beside other things; those that are not there, and arrays, have none.
-        named: whether ids are of any kind, so that tables have headers.
+        header: whether tables have headers, as of :func:`gsplit.data.importers.tables.open_table`.
 
     Raises:
         InputError: where none of several tables has it, or there is none.
@@ -84,13 +57,15 @@ def table_with(
         return own
     first = column.split(",")[0].strip()
     tables = [path for path in others if path and path.suffix != ".npy"]
-    opened = [open_table(path, header=True if named else None) for path in tables]
+    opened = [open_table(path, header=header) for path in tables]
     for table in opened:
         if first.lower() in table.names:
             return table.path
     if len(opened) == 1:
         named_column(opened[0], first, flag)
         return tables[0]
+    if first.isdecimal() and opened:
+        raise InputError(f"{flag} {column}: there are several tables; give the name of the column, not its number")
     raise InputError(
         f"{flag} {column}: no table of --labels or --features has it"
         if opened
@@ -124,18 +99,19 @@ def id_columns(table: Table, id_column: str | None, ids: VertexIds) -> list[int]
     ends = [column for column, name in enumerate(table.names) if ids.prefixes.of_column(name)]
     if id_column is None and ends:
         if len(ends) > 1:
+            shown = " and ".join(shown_column(table, column) for column in ends)
             raise InputError(
-                f"{table.path} has ids of sources and of destinations, in "
-                f"{' and '.join(table.names[column] for column in ends)}; say by --id-column which a row belongs to"
+                f"{table.path} has ids of sources and of destinations, in {shown}; say by --id-column which a row "
+                "belongs to"
             )
         return ends
-    wanted = ids.names if id_column is None else tuple(name.strip() for name in id_column.split(","))
-    if all(name.lower() in table.names for name in wanted):
-        return [named_column(table, name, "--id-column") for name in wanted]
-    if id_column == NO_IDS:
+    if id_column == NO_IDS and NO_IDS not in table.names:
         raise InputError(f"--id-column {NO_IDS} leaves no ids to match {table.path} by, as --ids any does; drop it")
+    wanted = ids.names if id_column is None else tuple(id_column.split(","))
+    if id_column is not None or all(name.lower() in table.names for name in wanted):
+        return [named_column(table, name, "--id-column") for name in wanted]
     usual = [column for column, name in enumerate(table.names) if name in IDS[:-1]][:1]
-    if id_column is None and usual and len(ids.names) == 1:
+    if usual and len(ids.names) == 1:
         return usual
     raise InputError(
         f"{table.path} has no column of ids called {', '.join(wanted)}; it has {shown_names(table)}; name it by "
@@ -147,7 +123,7 @@ def texts_of_ids(table: Table, columns: Sequence[int], ids: VertexIds) -> Iterat
     """The ids of the rows in chunks, as the vertices are called: with the prefix that ids of this column have."""
     prefix = ids.prefixes.of_column(table.names[columns[0]]) if table.names else ""
     if prefix:
-        column = printable_line(table.names[columns[0]])
+        column = shown_column(table, columns[0])
         logger.info("%s: ids in %s are those that begin with %s", table.path, column, printable_line(prefix))
     for texts in table.ids(columns):
         yield [prefixed(texts[0], prefix), *texts[1:]]
@@ -176,6 +152,7 @@ def vertices_by_id(
         raise InputError(
             f"{table.path}, {table.place(at)}: the id is in no edge, nor are those of {int(others.sum()) - 1} other "
             "rows; remove these rows, or --unknown drop leaves them out, add keeps them as vertices without edges"
+            f"{spaces_around(table, columns, ids)}"
         )
     times = _check_once(table, vertices, ids.num_vertices, ids.shown)[old:]
     lacking = int((times == 0).sum())
@@ -186,6 +163,17 @@ def vertices_by_id(
         )
     _say(table, lacking, len(times), int(others.sum()))
     return vertices
+
+
+def spaces_around(table: Table, columns: Sequence[int], ids: VertexIds) -> str:
+    """Return what a message adds where ids are unknown for spaces around them alone; nothing where none is."""
+    import pyarrow.compute as pc
+
+    known = 0
+    for texts in texts_of_ids(table, columns, ids):
+        trimmed = [pc.utf8_trim_whitespace(each) for each in texts]
+        known += int(((ids.find(texts) < 0) & (ids.find(trimmed) >= 0)).sum())
+    return f"; {known:,} of them have spaces around them, which --strip removes" if known else ""
 
 
 def vertices_by_number(

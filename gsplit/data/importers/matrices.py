@@ -5,25 +5,22 @@ Values become weights, unless all of them are 1. Zeros that are stored are edges
 
 from __future__ import annotations
 
-import gzip
 import io
 import tokenize
 import zipfile
-import zlib
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
+from gsplit.data.importers.content import UNREADABLE, open_unpacked
 from gsplit.data.importers.source import GraphSource, array_edges
 from gsplit.errors import InputError
 
 DAMAGE = (
+    *UNREADABLE,
     zipfile.BadZipFile,
-    zlib.error,
-    EOFError,
     ValueError,
-    OSError,
     KeyError,
     TypeError,
     IndexError,
@@ -54,16 +51,15 @@ def load_scipy(path: Path) -> GraphSource:
 
 
 def load_matrix_market(path: Path) -> GraphSource:
-    """Open a Matrix Market file in coordinates, also ``.gz``; a symmetric one is given both halves.
+    """Open a Matrix Market file in coordinates, packed or not; a symmetric one is given both halves.
 
     Raises:
         InputError: naming the line of what does not parse, or where the matrix is dense or not square.
     """
     matrix_market = _scipy(path, "io")
     _check_file(path)
-    opened: Any = gzip.open if path.suffix == ".gz" else open
     try:
-        with opened(path, "rb") as file:
+        with open_unpacked(path) as file:
             matrix = matrix_market.mmread(io.BufferedReader(_Ended(file)))
     except DAMAGE as error:
         raise InputError(f"{path} is not a readable Matrix Market file: {error}") from None

@@ -17,9 +17,11 @@ from gsplit.data.ids.kept_ids import SEPARATOR
 from gsplit.data.ids.named_ids import NamedIds, Order
 from gsplit.data.ids.prefixes import Prefixes, check_apart, prefixed
 from gsplit.data.importers.checked import printable_line
+from gsplit.data.importers.column_names import refuse_numbers_as_header
 from gsplit.data.importers.edge_list import EdgeColumns, EndColumns, ends_of
 from gsplit.data.importers.source import EdgeChunk, EdgeChunks, GraphSource
 from gsplit.data.importers.tables import Table, open_table
+from gsplit.data.importers.text_rules import TextRules, is_by_number
 from gsplit.data.spill import EdgeSpill
 from gsplit.errors import InputError
 
@@ -55,9 +57,9 @@ class IdOptions(Checked):
     bipartite: bool = False
     """With --ids any, tell sources and destinations apart, where both are numbered from 1 on: the names of their
     columns, with a colon, are the prefixes."""
-    header: bool = True
-    """With --ids any, read names of columns from the first line of an edge list; without this flag the first two
-    columns are the ids, a third the weight."""
+    weight_column: str | None = None
+    """The column of an edge list with the weights, by its name or its number, from 1 on; by default the one called
+    weight, edge_weight or w, or the third where there is no header."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -100,8 +102,8 @@ class IdOptions(Checked):
 
     @property
     def ends(self) -> EndColumns:
-        """The columns of sources and destinations, where they are named."""
-        return EndColumns(self.source_column, self.destination_column)
+        """The columns of sources, destinations and weights, where they are named."""
+        return EndColumns(self.source_column, self.destination_column, self.weight_column)
 
 
 def load_named_edges(
@@ -118,12 +120,16 @@ def load_named_edges(
     Raises:
         InputError: where the file is missing or damaged, has no such columns, or an id is empty.
     """
-    table = open_table(path, header=options.header)
+    table = open_table(path, header=TextRules.current().header)
+    refuse_numbers_as_header(table, options.source_column, "--source-column")
+    refuse_numbers_as_header(table, options.destination_column, "--destination-column")
     columns = ends_of(table, options.ends, named=True)
     width = len(columns.sources)
     names = [name.strip() for name in id_column.split(",")] if id_column not in (None, "none") else []
     if names and len(names) != width:
         raise InputError(f"--id-column {id_column} has {len(names)} columns, but an id of {path} has {width}")
+    if is_by_number(id_column):
+        names = []
     names = names or (["id"] if width == 1 else [_shared(table, column) for column in columns.sources])
     if len(set(names)) < width:
         raise InputError(f"{path}: the columns of an id must have different names, not {', '.join(names)}")
@@ -153,6 +159,13 @@ def load_named_edges(
             pairs[:] = ids.add(both).reshape(-1, 2)
             spill.add(pairs, weight, ids.num_vertices)
             begin += len(pairs)
+    if spaced := ids.num_spaced():
+        logger.warning(
+            "%s: %s ids differ from others in spaces around them alone, and are vertices of their own; --strip "
+            "removes such spaces",
+            path,
+            f"{spaced:,}",
+        )
 
     def chunks() -> Iterator[EdgeChunk]:
         for pairs, weight in spill.pieces():

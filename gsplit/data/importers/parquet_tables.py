@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 from gsplit.data.importers.checked import NotNumbersError, printable_line
 from gsplit.data.importers.gaps import GLANCE_ROWS, USUAL, Gaps, are_truths
+from gsplit.data.importers.text_rules import TextRules
 from gsplit.errors import InputError
 
 BATCH_ROWS = 1 << 20
@@ -38,19 +40,31 @@ def to_numpy(column: Any, kind: type) -> NDArray[Any]:
     return column.to_numpy(zero_copy_only=kind is int)
 
 
+def _numbered(names: Sequence[str]) -> list[tuple[str, int]]:
+    """Names of columns, of which two may be the same, each with how many there are before it."""
+    seen: Counter[str] = Counter()
+    numbered = []
+    for name in names:
+        numbered.append((name, seen[name]))
+        seen[name] += 1
+    return numbered
+
+
 class ParquetTable:
     """A Parquet file of flat columns."""
 
     def __init__(self, path: Path, gaps: Gaps = USUAL) -> None:
         self.path, self.gaps = path, gaps
         self._pyarrow = pyarrow_for_tables(path)
+        self._rules = TextRules.current()
         try:
             with self._open() as file:
                 self._schema = file.schema_arrow
                 self._rows = file.metadata.num_rows
         except (self._pyarrow.ArrowException, OSError) as error:
             raise InputError(f"{path} is not a readable Parquet file: {error}") from None
-        self.names = [name.lower() for name in self._schema.names]
+        self.written_names = list(self._schema.names)
+        self.names = [name.lower() for name in self.written_names]
         self.num_columns = len(self.names)
         from gsplit.data.importers import arrow_columns  # needs pyarrow
 
@@ -67,7 +81,7 @@ class ParquetTable:
         for field, kind in zip(fields, kinds, strict=True):
             self._check_type(field, kind)
         types: dict[type, Any] = {float: pa.float32(), np.float64: pa.float64(), str: pa.string()}
-        for rows, batch in self._batches(fields):
+        for rows, batch in self._batches(columns):
             arrays = []
             for column, field, kind in zip(batch, fields, kinds, strict=True):
                 if kind is int:
@@ -92,20 +106,20 @@ class ParquetTable:
 
     def texts(self, columns: Sequence[int]) -> Iterator[list[Any]]:
         """Read columns as texts, as :meth:`gsplit.data.importers.tables.Table.texts` says."""
-        fields = self._writable(columns)
-        for _, batch in self._batches(fields):
-            yield [self._columns.written(column) for column in batch]
+        self._writable(columns)
+        for _, batch in self._batches(columns):
+            yield [self._rules.stripped(self._columns.written(column)) for column in batch]
 
     def ids(self, columns: Sequence[int]) -> Iterator[list[Any]]:
         """Read columns of ids, as :meth:`gsplit.data.importers.tables.Table.ids` says."""
         fields = self._writable(columns)
-        for rows, batch in self._batches(fields):
+        for rows, batch in self._batches(columns):
             texts = []
             for column, field in zip(batch, fields, strict=True):
                 found, bad = self._columns.ids_of(column)
                 if bad is not None:
                     raise InputError(self._odd(column, field, rows, bad, "a whole number"))
-                texts.append(found)
+                texts.append(self._rules.stripped(found))
             yield texts
 
     def _writable(self, columns: Sequence[int]) -> list[Any]:
@@ -125,18 +139,17 @@ class ParquetTable:
             f"{printable_line(field.name)} should be"
         )
 
-    def _batches(self, fields: Sequence[Any]) -> Iterator[tuple[int, list[Any]]]:
+    def _batches(self, columns: Sequence[int]) -> Iterator[tuple[int, list[Any]]]:
         """The number of rows above, and columns of pyarrow."""
-        for field in fields:
-            if len(self._schema.get_all_field_indices(field.name)) > 1:
-                raise InputError(f"{self.path} has several columns called {field.name!r}; rename all but one")
+        keys = _numbered(self.written_names)
+        wanted = [keys[column] for column in columns]
+        names = list(dict.fromkeys(name for name, _ in wanted))
         rows = 0
         try:
             with self._open() as file:
-                for batch in file.iter_batches(
-                    BATCH_ROWS, columns=[field.name for field in fields], use_threads=False
-                ):
-                    yield rows, [self._columns.plain(batch.column(field.name)) for field in fields]
+                for batch in file.iter_batches(BATCH_ROWS, columns=names, use_threads=False):
+                    read = dict(zip(_numbered(batch.schema.names), batch.columns, strict=True))
+                    yield rows, [self._columns.plain(read[key]) for key in wanted]
                     rows += batch.num_rows
         except (self._pyarrow.ArrowException, OSError) as error:
             raise InputError(f"{self.path} cannot be read after row {rows}: {error}") from None

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from gsplit.data.ids.vertex_ids import VertexIds, WholeIds
 from gsplit.data.importers.arrays import read_npy
-from gsplit.data.importers.checked import printable_line
+from gsplit.data.importers.column_names import called, flag_value, shown_column
 from gsplit.data.importers.matching import IDS, NO_IDS, Unknown, id_columns
 from gsplit.data.importers.tables import open_table
 from gsplit.errors import InputError
@@ -114,7 +114,7 @@ class RowRules:
         It may hold the ids, and then the rows would be those of other vertices.
 
         Args:
-            used: names of the columns, in lower case, that hold something else.
+            used: names and numbers of the columns, in lower case, that hold something else.
             words: as for :func:`gsplit.data.importers.tables.open_table`.
 
         Raises:
@@ -122,11 +122,12 @@ class RowRules:
         """
         if self.id_column is not None or not self.are_of_new(path, words) or path.suffix == ".npy":
             return
-        for name in open_table(path, words).names:
-            if name not in used:
-                shown = printable_line(name) or "(nameless)"
-                call = f"give --id-column {printable_line(name)}" if name else "call it id"
-                raise InputError(
-                    f"{path}: column {shown} was not asked for; if it holds the ids, {call}, and if the rows are "
-                    f"those of the new vertices, in order, --id-column {NO_IDS}"
-                )
+        table = open_table(path, words)
+        others = set(range(len(table.names))) - called(table, used)
+        if others:
+            column = min(others)
+            raise InputError(
+                f"{path}: column {shown_column(table, column)} was not asked for; if it holds the ids, give "
+                f"--id-column {flag_value(table, column)}, and if the rows are those of the new vertices, in order, "
+                f"--id-column {NO_IDS}"
+            )

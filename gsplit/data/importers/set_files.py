@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from gsplit.data.graph import VERTEX_SETS
 from gsplit.data.ids.vertex_ids import VertexIds
 from gsplit.data.importers.arrays import read_npy, set_ids
-from gsplit.data.importers.matching import DROP_NEEDS_COUNT, IDS, Unknown, texts_of_ids
+from gsplit.data.importers.matching import DROP_NEEDS_COUNT, IDS, Unknown, spaces_around, texts_of_ids
 from gsplit.data.importers.row_rules import RowRules
 from gsplit.data.importers.tables import Table, open_table
 from gsplit.data.importers.vertex_tables import VertexTable
@@ -73,7 +73,7 @@ def _named(path: Path, ids: VertexIds, unknown: Unknown) -> tuple[NDArray[np.int
         at = int(np.argmin(vertices))
         raise InputError(
             f"{path}, {table.place(at)}: the id is in no edge; remove the line, or --unknown drop leaves it out, "
-            "--vertices makes vertices of ids that are in none"
+            f"--vertices makes vertices of ids that are in none{spaces_around(table, range(len(ids.names)), ids)}"
         )
     return _kept(vertices, table)
 

@@ -18,6 +18,7 @@ from gsplit.data.importers.row_rules import RowRules
 from gsplit.data.importers.set_files import SPLIT_WORDS, ids_table, set_of_file
 from gsplit.data.importers.source import GraphSource
 from gsplit.data.importers.tables import Table, open_table
+from gsplit.data.importers.text_rules import TextRules
 from gsplit.data.importers.vertex_files import VertexFiles
 from gsplit.errors import InputError
 
@@ -40,7 +41,7 @@ def add_by_id(ids: NamedIds, files: VertexFiles) -> None:
         table = ids_table(files.vertices, ids)
         _add(table, range(len(ids.names)), ids)
     for path in files.tables if files.unknown == "add" else ():
-        table = open_table(path, header=True)
+        table = open_table(path, header=TextRules.current().header_with(files.id_column))
         _add(table, id_columns(table, files.id_column, ids), ids)
 
 

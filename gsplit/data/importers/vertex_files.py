@@ -21,9 +21,9 @@ from gsplit.data.columns.assembled import Assembled, KeptFeatures, Missing
 from gsplit.data.columns.kept_tables import KeptTable, kept_tables, tables_for
 from gsplit.data.graph import VERTEX_SETS, GraphArrays
 from gsplit.data.ids.vertex_ids import VertexIds, WholeIds
-from gsplit.data.importers.checked import printable_line
 from gsplit.data.importers.column_files import words_of_columns
 from gsplit.data.importers.column_kinds import SKIP, column_of_times, parse_columns
+from gsplit.data.importers.column_names import flag_value, kinds_by_column, named_column, names_in
 from gsplit.data.importers.feature_tables import Joining, array_block, features_of
 from gsplit.data.importers.gaps import USUAL, WORDS, Gaps, check_words
 from gsplit.data.importers.label_tables import labels_of, times_of
@@ -31,6 +31,8 @@ from gsplit.data.importers.matching import Unknown, table_with
 from gsplit.data.importers.row_rules import RowRules
 from gsplit.data.importers.set_files import SPLIT_WORDS, set_of_file, sets_of_file
 from gsplit.data.importers.source import GraphSource
+from gsplit.data.importers.tables import open_table
+from gsplit.data.importers.text_rules import TextRules
 from gsplit.data.importers.vertex_tables import placed
 from gsplit.data.labels.replaced_labels import longer_labels, replaced_labels
 from gsplit.data.labels.replaced_sets import replaced_sets
@@ -63,8 +65,8 @@ class VertexFiles(Checked):
     """One file in place of these three, which says train, valid, test or none for each vertex."""
     id_column: str | None = None
     """The column of vertex ids in the tables of features, labels and --split-file, by which their rows are matched:
-    its name, or its number from 1 on where there is no header. none: no column holds ids. By default one called id,
-    node, vertex or the like; without one rows are in the order of the vertices."""
+    its name, or its number from 1 on, as of all flags that name columns. none: no column holds ids. By default one
+    called id, node, vertex or the like; without one rows are in the order of the vertices."""
     columns: Annotated[cli.WordList, Accepted(parse_columns)] = ()
     """Kinds of columns of features, as age:number country:category, or a file FILE.toml with a line such as
     "first, last" = "category" for each; * stands for all others. number (by default),
@@ -148,11 +150,19 @@ class VertexFiles(Checked):
         files = (*self.features, self.labels, self.split_file)
         return (path for path in files if path and path.suffix != ".npy")
 
-    @property
-    def columns_beside_features(self) -> set[str]:
-        """Names of columns, in lower case, that are labels, sets or times, in whatever table."""
-        times = set() if self.times is None else {self.times[0].lower()}
-        return names_in(self.label_column) | names_in(self.split_column) | times
+    def columns_beside_features(self, path: Path) -> set[str]:
+        """Names, in whatever table, and numbers of columns of one, in lower case, that are labels, sets or times."""
+        flags = (
+            (self.labels, self.label_column),
+            (self.split_file, self.split_column),
+            (None, self.times and self.times[0]),
+        )
+        return {
+            name
+            for table, names in flags
+            for name in names_in(names)
+            if not name.isdecimal() or (table is not None and table.resolve() == path.resolve())
+        }
 
     @property
     def times(self) -> tuple[str, str | None] | None:
@@ -171,11 +181,6 @@ class VertexFiles(Checked):
         return (path for path in files if path)
 
 
-def names_in(names: str | None) -> set[str]:
-    """The names of columns, in lower case, in the value of a flag that takes several."""
-    return set() if names is None else {name.strip().lower() for name in names.split(",")}
-
-
 def places_of(files: VertexFiles, *, named: bool) -> tuple[Path | None, Path | None, Path | None]:
     """The files that hold the labels, the words of vertex sets and the times by which vertices are parted.
 
@@ -186,10 +191,11 @@ def places_of(files: VertexFiles, *, named: bool) -> tuple[Path | None, Path | N
         InputError: for a column that none of them has.
     """
     tables = (files.labels, *files.features)
+    header = TextRules.current().header_with(files.id_column) if named else None
     return (
-        table_with(files.label_column, "--label-column", files.labels, tables, named=named) or files.labels,
-        table_with(files.split_column, "--split-column", files.split_file, tables, named=named) or files.split_file,
-        table_with(files.times and files.times[0], "--split-by", files.split_file, tables, named=named),
+        table_with(files.label_column, "--label-column", files.labels, tables, header) or files.labels,
+        table_with(files.split_column, "--split-column", files.split_file, tables, header) or files.split_file,
+        table_with(files.times and files.times[0], "--split-by", files.split_file, tables, header),
     )
 
 
@@ -239,14 +245,13 @@ class _Attached:
     def _begin_to_grow(self, kept: GraphArrays) -> None:
         """Count the vertices, where they are called by whole numbers; refuse tables that may hold ids unnoticed."""
         files, rules = self._files, self._rules
-        beside = files.columns_beside_features
         for path, column in (
             (self._labels_at, files.label_column),
             (self._split_at, files.split_column),
             (self._times_at, files.times and files.times[0]),
         ):
             if path and column and path not in files.features:
-                rules.refuse_unnamed_ids(path, beside, SPLIT_WORDS)
+                rules.refuse_unnamed_ids(path, files.columns_beside_features(path), SPLIT_WORDS)
         if self._ids is not None:
             return
         bounds = [rules.bound(path) for path in files.features]
@@ -337,24 +342,36 @@ class _Attached:
             )
         return KeptFeatures(rows=kept.features, columns=self.source.columns, called=where) if paths else None
 
+    @property
+    def _header(self) -> bool | None:
+        """Whether tables have headers, as of :func:`gsplit.data.importers.tables.open_table`."""
+        return None if self._ids is None else TextRules.current().header_with(self._files.id_column)
+
     def _skipped(self) -> dict[Path, set[str]]:
         """Columns of the tables of features that hold something else, by the file, whatever way leads to it."""
-        files, asked = self._files, parse_columns(self._files.columns)
         if self._kept is not None:
-            return {path.resolve(): files.columns_beside_features for path in files.features}
+            return {path.resolve(): self._files.columns_beside_features(path) for path in self._files.features}
         skip: dict[Path, set[str]] = {}
-        for name in names_in(files.label_column) & {name for name, kind in asked.items() if kind != SKIP}:
-            if self._labels_at in files.features:
-                raise InputError(
-                    f"--columns {printable_line(name)}:{asked[name]} makes a feature of the labels; drop it"
-                )
-        for path, names in (
-            (self._labels_at, files.label_column),
-            (self._split_at, files.split_column),
-            (self._times_at, files.times and files.times[0]),
+        files, kinds = self._files, parse_columns(self._files.columns)
+        features = {each.resolve() for each in files.features}
+        for path, flag, names in (
+            (self._labels_at, "--label-column", files.label_column),
+            (self._split_at, "--split-column", files.split_column),
+            (self._times_at, "--split-by", files.times and files.times[0]),
         ):
-            if path and names:
-                skip.setdefault(path.resolve(), set()).update(names_in(names) - asked.keys())
+            if path is None or names is None or path.resolve() not in features:
+                continue
+            table = open_table(path, header=self._header)
+            asked = kinds_by_column(table, kinds)
+            for name in names_in(names):
+                column = named_column(table, name, flag)
+                if flag == "--label-column" and asked.get(column, SKIP) != SKIP:
+                    raise InputError(
+                        f"--columns {flag_value(table, column)}:{asked[column]} makes a feature of the labels; drop "
+                        "it"
+                    )
+                if column not in asked:
+                    skip.setdefault(path.resolve(), set()).add(name)
         return skip
 
     def _put_labels(self) -> None:

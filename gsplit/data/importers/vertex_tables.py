@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import logging
-import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -18,20 +17,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.data.ids.vertex_ids import VertexIds
-from gsplit.data.importers.checked import NotNumbersError, printable_line
+from gsplit.data.importers.checked import NotNumbersError
 from gsplit.data.importers.column_kinds import SKIP
+from gsplit.data.importers.column_names import (
+    called,
+    flag_value,
+    kinds_by_column,
+    named_column,
+    refuse_numbers_as_header,
+    shown_column,
+)
 from gsplit.data.importers.gaps import GLANCE_ROWS, USUAL, Gaps
 from gsplit.data.importers.matching import (
     INDEXES,
     NO_IDS,
     id_columns,
-    named_column,
     number_column,
     vertices_by_id,
     vertices_by_number,
 )
 from gsplit.data.importers.row_rules import RowRules
 from gsplit.data.importers.tables import Table, is_numeric, open_table
+from gsplit.data.importers.text_rules import TextRules
 from gsplit.errors import InputError
 
 FEWEST_ROWS = 3
@@ -52,9 +59,9 @@ class VertexTable:
         rules: by which its rows belong to vertices.
         words: as for :func:`gsplit.data.importers.tables.open_table`.
         require_all: whether each vertex needs a row that was not in a store before.
-        take: names of the columns of values; None: all but those of ids.
-        skip: names of columns, in lower case, that are no values.
-        only: names of columns, in lower case, beside which none are values; None: all are.
+        take: names or numbers of the columns of values; None: all but those of ids.
+        skip: names or numbers of columns, in lower case, that are no values.
+        only: names or numbers of columns, in lower case, beside which none are values; None: all are.
         flag: what messages call ``take``.
         gaps: words that stand for no value.
 
@@ -79,18 +86,22 @@ class VertexTable:
     ) -> None:
         id_column, are_of_new = rules.id_column, rules.are_of_new(path, words)
         ids = None if are_of_new else rules.ids
-        self.table = open_table(path, words, header=None if ids is None else True, gaps=gaps)
+        header = None if ids is None else TextRules.current().header_with(id_column)
+        self.table = open_table(path, words, header=header, gaps=gaps)
+        if header:
+            refuse_numbers_as_header(self.table, id_column, "--id-column")
         self._named = id_column not in (None, NO_IDS)
         self._ids: int | None = None
         self._ignored: list[int] = []
         columns = self._id_columns(id_column, ids)
         self._all_ids = columns
+        left_out = called(self.table, skip)
         self.values = [
             column
             for column in range(self.table.num_columns)
             if column not in {*columns, *self._ignored}
-            and self.name(column).lower() not in skip
-            and (only is None or self.name(column).lower() in only)
+            and column not in left_out
+            and (only is None or column in called(self.table, only))
         ]
         if take is not None:
             self.values = [named_column(self.table, name, flag) for name in take]
@@ -115,7 +126,7 @@ class VertexTable:
         if what == "label" and take is None and len(self.values) > 1:
             self.refuse_ids(self.values, what)
         if what == "feature" and self._ids is None:
-            self._refuse_left_out_ids(skip, what)
+            self._refuse_left_out_ids(left_out, what)
         logger.info("%s", self._described(what))
 
     def _id_columns(self, id_column: str | None, ids: VertexIds | None) -> list[int]:
@@ -142,7 +153,7 @@ class VertexTable:
 
     def name(self, column: int) -> str:
         """Return what a column is called: its number, from 1 on, where there is no header."""
-        return self.table.names[column] if self.table.names else str(column + 1)
+        return self.table.written_names[column] if self.table.names else str(column + 1)
 
     def read(self, kind: type) -> Iterator[list[NDArray[Any]]]:
         """The columns of values in chunks of rows; NaN in place of numbers that are gaps."""
@@ -171,7 +182,7 @@ class VertexTable:
             if (first := _counts_from(self.table, column, rows)) is None:
                 continue
             ids = f"{self.table.path}: column {self._shown(column)} holds each of {first} .. {first + rows - 1} once"
-            flag = self._flag(column)
+            flag = flag_value(self.table, column)
             if self._ids is not None:
                 raise InputError(
                     f"{ids}, as ids do, and is no {what}: the ids are {self._shown(self._ids)}; remove it"
@@ -187,10 +198,10 @@ class VertexTable:
                 f"{NO_IDS} if no column holds ids"
             )
 
-    def _refuse_left_out_ids(self, skip: Collection[str], what: str) -> None:
+    def _refuse_left_out_ids(self, skip: Collection[int], what: str) -> None:
         """Refuse a column of ids among those that are no values: rows are not in the order of the vertices then."""
         for column in range(self.table.num_columns):
-            if column in (*self.values, *self._ignored) or self.name(column).lower() in skip:
+            if column in (*self.values, *self._ignored, *skip):
                 continue
             if self.is_numeric(column):
                 with suppress(NotNumbersError):
@@ -202,20 +213,15 @@ class VertexTable:
         Raises:
             InputError: naming the first; one that is to be skipped is skipped anyway.
         """
-        for column in self._all_ids:
-            kind = kinds.get(self.name(column).lower(), SKIP)
-            if kind != SKIP:
+        for column, kind in kinds_by_column(self.table, kinds).items():
+            if column in self._all_ids and kind != SKIP:
                 raise InputError(
-                    f"--columns {self._flag(column)}:{kind}: that column of {self.table.path} holds the ids; drop "
-                    "it, or name another by --id-column"
+                    f"--columns {flag_value(self.table, column)}:{kind}: that column of {self.table.path} holds the "
+                    "ids; drop it, or name another by --id-column"
                 )
 
-    def _flag(self, column: int) -> str:
-        """The column as the value of ``--id-column``."""
-        return shlex.quote(printable_line(self.table.names[column])) if self.table.names else str(column + 1)
-
     def _shown(self, column: int) -> str:
-        return printable_line(self.table.names[column]) or "(nameless)" if self.table.names else str(column + 1)
+        return shown_column(self.table, column)
 
     def _described(self, what: str) -> str:
         """Return what each column is, in words."""

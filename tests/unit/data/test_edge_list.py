@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from gsplit.data.importers import load_source, parquet_tables, tables
+from gsplit.data.importers import load_source, parquet_tables, text_format
 from gsplit.errors import InputError
 
 PLAIN = [(0, 1), (3, 2), (1, 0)]
@@ -65,8 +65,8 @@ def test_texts(tmp_path, name, text, edges, packed):
 
 
 def test_many_blocks(tmp_path, monkeypatch):
-    monkeypatch.setattr(tables, "BLOCK_BYTES", 256)
-    monkeypatch.setattr(tables, "SNIFF_BYTES", 64)
+    monkeypatch.setattr(text_format, "BLOCK_BYTES", 256)
+    monkeypatch.setattr(text_format, "SNIFF_BYTES", 64)
     edges = np.random.default_rng(0).integers(0, 10**6, (2000, 2)).tolist()
     for separator in (",", "   "):
         (tmp_path / "edges.txt").write_text("".join(f"{s}{separator}{d}\n" for s, d in edges))
@@ -104,6 +104,7 @@ def test_parquet(tmp_path, monkeypatch, table, edges):
         ("kind,to\n", "has a destination but no column called src"),
         ("# c\n0,1\n\n1,2\n3\n", "line 5: 1 columns, not 2"),
         ("0,1\n1,2,3\n", "line 2: 3 columns, not 2"),
+        ("src,dst\n1,2,3\n", "line 2: 3 columns, not 2"),
         ("0 1\n1  2  3\n", "line 2: 3 columns, not 2"),
         ("0,1\n1;2\n", "line 2: 1 columns, not 2"),
         ("0\t1\n1 2\n", "line 2: 1 columns, not 2"),

@@ -37,6 +37,7 @@ def write_files(folder: Path) -> None:
     )
     (folder / "pairs.csv").write_text("src,dst\n7,3\n")
     (folder / "numbers.csv").write_text("src,dst,other\n7,3,5\n3,0,0\n")
+    (folder / "quoted.csv").write_text('src,dst\n"a", a\n')
     (folder / "sets.csv").write_text("train\ntrain\nvalid\ntest\n")
     x, y = torch.arange(8.0).reshape(4, 2), torch.tensor([0, 1, 1, 0])
     others = {"f": -x, "l": 1 - y, "m": y == 1}
@@ -49,6 +50,14 @@ def graph_of(field: str):
         return None if array is None else (str(array.dtype), array.tolist())
 
     return see
+
+
+weights = graph_of("edge_weight")
+
+
+def names(out: Path):
+    store = open_store(out)
+    return store.ids().of(np.arange(store.graph.num_vertices))
 
 
 def shape(out: Path) -> tuple[int, int]:
@@ -85,6 +94,7 @@ LABELLED = {"labels": file("labels.npy")}
 MANY = {"labels": file("many.npy")}
 ANY = {"source": file("numbers.csv"), "ids": "any"}
 ENDS = {"source_column": "src", "destination_column": "dst"}
+OTHER_ENDS = {"source_column": "src", "destination_column": "other"}
 OF_PYG = {"source": file("data.pt")}
 PEOPLE = {
     "features": file("people.csv"),
@@ -134,6 +144,9 @@ IMPORT: Table = {
     "source_prefix": Row(value="s:", see=ids, base={**ANY, **ENDS}),
     "destination_prefix": Row(value="d:", see=ids, base={**ANY, **ENDS}),
     "bipartite": Row(value=True, see=ids, base={**ANY, **ENDS}),
+    "weight_column": Row(value="dst", see=weights, base={"source": file("numbers.csv"), **OTHER_ENDS}),
+    "quote": Row(value="none", see=names, base={**ANY, "source": file("quoted.csv")}),
+    "strip": Row(value=True, see=names, base={**ANY, "source": file("quoted.csv")}),
     "header": Row(value=False, see=shape, base={**ANY, "source": file("pairs.csv")}),
     "feature_key": Row(value="f", see=graph_of("features"), base=OF_PYG),
     "label_key": Row(value="l", see=graph_of("labels"), base=OF_PYG),

@@ -264,7 +264,7 @@ def test_comments_above_the_edges_are_told(tmp_path, caplog):
     caplog.set_level(logging.INFO, "gsplit")
     store = imported(tmp_path, "#a,b\n\nx,#y\n", header=False)
     assert store.ids().of(np.arange(2)) == [["x", "#y"]]
-    assert "e.csv: rows begin in line 3, below comments or empty lines" in caplog.text
+    assert "e.csv: skipped 1 lines of comments; rows begin in line 3" in caplog.text
 
 
 LABELS = {"labels": "id,y\na,1\nc,0\n"}

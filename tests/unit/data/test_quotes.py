@@ -14,7 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import gsplit
-from gsplit.data.importers import tables
+from gsplit.data.importers import text_tables
 from gsplit.data.importers.quotes import are_odd, first_odd_line
 from gsplit.errors import InputError
 
@@ -82,7 +82,7 @@ FIELDS = st.text(st.sampled_from('ab",\n'), max_size=6)
 def test_blocks_of_any_size_find_what_a_strict_reader_refuses(text, size):
     """What is right by the grammar is never odd; what the reader refuses always is."""
     is_odd = are_odd(in_blocks(text, size), ",")
-    refused = first_odd_line(io.StringIO(text, newline=""), ",") is not None
+    refused = first_odd_line(io.StringIO(text, newline=""), {"delimiter": ","}) is not None
     if refused:
         assert is_odd
     fields = [field for row in csv.reader(io.StringIO(text, newline="")) for field in row]
@@ -100,8 +100,8 @@ def test_what_a_writer_writes_is_never_odd(rows, size):
 
 def test_a_text_is_read_again_once_at_most(tmp_path, monkeypatch):
     calls = []
-    monkeypatch.setattr(tables, "QUOTES_BYTES", 64)
-    monkeypatch.setattr(tables, "first_odd_line", lambda *_: calls.append(1))
+    monkeypatch.setattr(text_tables, "QUOTES_BYTES", 64)
+    monkeypatch.setattr(text_tables, "first_odd_line", lambda *_: calls.append(1))
     imported(tmp_path, "src,dst\n" + 'a "b" c,d\n' * 100)
     assert len(calls) == 1
 

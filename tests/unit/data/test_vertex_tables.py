@@ -12,7 +12,7 @@ from support.feature_rows import dense
 
 from gsplit.data import open_store
 from gsplit.data.__main__ import command
-from gsplit.data.importers import parquet_tables, tables
+from gsplit.data.importers import parquet_tables, text_format
 from gsplit.data.importers.source import GraphSource, array_edges
 from gsplit.data.importers.vertex_files import VertexFiles, attach
 from gsplit.errors import InputError
@@ -189,7 +189,7 @@ def test_which_column_is_what_is_said(attached, caplog, id_column, content, prin
 
 def test_an_import_by_ids_equals_one_in_order(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(tables, "BLOCK_BYTES", 2000)
+    monkeypatch.setattr(text_format, "BLOCK_BYTES", 2000)
     rng = np.random.default_rng(0)
     features, labels = rng.random((500, 4), np.float32).round(3), rng.integers(0, 3, 500)
     (tmp_path / "edges.csv").write_text("0,1\n1,499\n")

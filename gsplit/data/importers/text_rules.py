@@ -1,0 +1,67 @@
+"""How the texts of a command are written: one rule for all of its tables, edges and others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from gsplit.config.fields import Checked
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextRules(Checked):
+    """Quotes and spaces in tables: the same for all of a command, or ids of one would not be ids of another."""
+
+    # The docstrings are the help of the command.
+
+    quote: Literal['"', "'", "none"] = '"'
+    """Mark of quotes in tables of text: a field in them may hold delimiters and line ends. none: quotes are
+    characters like others."""
+    strip: bool = False
+    """Remove spaces around ids and names, also of Parquet."""
+
+    header: bool = True
+    """With --ids any, read names of columns from the first line of each text. Without this flag edges have no
+    header: the first two columns are the ids, a third the weight; nor have tables whose --id-column is a number."""
+
+    def header_with(self, id_column: str | None) -> bool:
+        """Return whether a table whose ids of any kind are in some columns has a header."""
+        return self.header or not is_by_number(id_column)
+
+    @property
+    def mark(self) -> str | None:
+        """The mark of quotes; None where there is none."""
+        return None if self.quote == "none" else self.quote
+
+    def stripped(self, texts: Any) -> Any:
+        """Return texts of pyarrow without spaces around them, where they are to be removed."""
+        if not self.strip:
+            return texts
+        import pyarrow.compute as pc
+
+        return pc.utf8_trim_whitespace(texts)
+
+    @staticmethod
+    def current() -> TextRules:
+        """Return the rules of the command that is under way."""
+        return _CURRENT.get()
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        """Read all tables by these rules, until the context ends."""
+        token = _CURRENT.set(self)
+        try:
+            yield
+        finally:
+            _CURRENT.reset(token)
+
+
+def is_by_number(columns: str | None) -> bool:
+    """Return whether the value of a flag names columns by their numbers alone."""
+    return columns is not None and all(name.strip().isdecimal() for name in columns.split(","))
+
+
+_CURRENT = ContextVar("_CURRENT", default=TextRules())  # noqa: B039 (frozen)
