@@ -15,7 +15,7 @@ from support.messages import line_with
 
 from experiments.micro import loading
 from experiments.micro.loading import LoadingConfig, sampled_list
-from experiments.micro.loading_ways import Way, ways_of
+from experiments.shared.loading_ways import Way, ways_of
 from gsplit.errors import InputError
 
 TINY = shlex.split("--device cpu --rows 500 --width 3 --batch-size 20 --fan-out 4,3 --threads 2")
@@ -77,7 +77,7 @@ def test_every_way_gives_the_same_rows(dtype, threads):
 def test_other_rows_end_the_experiment(monkeypatch):
     host, values = host_rows(9, 2, torch.float32)
     monkeypatch.setattr(
-        "experiments.micro.loading_ways._on_cpu", lambda *_: [Way(name="wrong", threads=1, run=lambda: values[:3])]
+        "experiments.shared.loading_ways._on_cpu", lambda *_: [Way(name="wrong", threads=1, run=lambda: values[:3])]
     )
     with pytest.raises(AssertionError, match="wrong gives other rows"):
         ways_of(host, np.array([0, 1, 3]), CPU, 1)
