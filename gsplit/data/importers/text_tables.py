@@ -99,8 +99,9 @@ class TextTable:
         rows = 0
         try:
             self._check_once()
-            with self._open_rows() as file:
-                batches = pa.csv.open_csv(
+            with (
+                self._open_rows() as file,
+                pa.csv.open_csv(
                     file,
                     pa.csv.ReadOptions(
                         use_threads=False,
@@ -117,7 +118,8 @@ class TextTable:
                         column_types=dict(zip(names, types, strict=True)),
                         null_values=self.gaps.spellings,
                     ),
-                )
+                ) as batches,
+            ):
                 for batch in batches:
                     for column, kind in zip(batch.columns, kinds, strict=True):
                         if kind is int and column.null_count:
