@@ -24,9 +24,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from experiments.shared.loading_ways import COPY, Way, ways_of
 from experiments.shared.experiment import Experiment, Flags
 from experiments.shared.flags import Count, FanOut, Positive, Seed
+from experiments.shared.loading_ways import COPY, Way, ways_of
 from experiments.shared.results import printed, versions
 from experiments.shared.rounds import cores, ratios, spread
 from gsplit import cli
