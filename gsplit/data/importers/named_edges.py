@@ -17,7 +17,7 @@ from gsplit.data.ids.kept_ids import SEPARATOR
 from gsplit.data.ids.named_ids import NamedIds, Order
 from gsplit.data.ids.prefixes import Prefixes, check_apart, prefixed
 from gsplit.data.importers.checked import printable_line
-from gsplit.data.importers.column_names import refuse_numbers_as_header
+from gsplit.data.importers.column_names import refuse_numbers_as_header, shown_column
 from gsplit.data.importers.edge_list import EdgeColumns, EndColumns, ends_of
 from gsplit.data.importers.source import EdgeChunk, EdgeChunks, GraphSource
 from gsplit.data.importers.tables import Table, open_table
@@ -142,8 +142,8 @@ def load_named_edges(
     ids = NamedIds(folder, names, given) if known is None else known
     prefixes = _of_ends(given, ids.prefixes, str(path)) if any(ids.prefixes.texts) else ids.prefixes.texts
     if any(prefixes):
-        ends = zip(given.columns, prefixes, strict=True)
-        shown = [f"{printable_line(name) or '(nameless)'} {prefix or '(none)'}" for name, prefix in ends]
+        ends = zip((columns.sources[0], columns.destinations[0]), prefixes, strict=True)
+        shown = [f"{shown_column(table, column)} {prefix or '(none)'}" for column, prefix in ends]
         logger.info("%s: ids have prefixes, those in the column %s, those in %s", path, *shown)
     weighted = columns.weight is not None
     spill = EdgeSpill(folder, weights=np.float64 if weighted else None)

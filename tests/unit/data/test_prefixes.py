@@ -69,9 +69,9 @@ def test_ratings_of_films_by_users_just_work(suffix, caplog):
     ]
     wanted = pd.concat([table.reindex(ids) for table in tables], axis=1).fillna(0).to_numpy(np.float32)
     np.testing.assert_array_equal(store.graph.features, wanted)
-    says(caplog.text, f"ratings.{suffix}, userid, userId:, movieid, movieId:")
-    says(caplog.text, f"movies.{suffix}, movieid, movieId:")
-    says(caplog.text, f"users.{suffix}, userid, userId:")
+    says(caplog.text, f"ratings.{suffix}, userId, userId:, movieId, movieId:")
+    says(caplog.text, f"movies.{suffix}, movieId, movieId:")
+    says(caplog.text, f"users.{suffix}, userId, userId:")
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
@@ -157,7 +157,7 @@ WRONG = {
         {"source_column": "userId,rating", "destination_column": "movieId,rating"},
         "--bipartite, --source-column userId,rating",
     ),
-    "ids of both": ({"labels": "ratings.csv", "label_column": "rating"}, "ratings.csv, userid, movieid, --id-column"),
+    "ids of both": ({"labels": "ratings.csv", "label_column": "rating"}, "ratings.csv, userId, movieId, --id-column"),
     "an id of nobody": ({"labels": "odd.csv"}, "odd.csv, line 3, --unknown drop"),
 }
 
@@ -199,7 +199,7 @@ def test_an_import_names_the_flags_where_ids_overlap(caplog):
     ends = {key: BIPARTITE[key] for key in ("source_column", "destination_column")}
     with caplog.at_level(logging.INFO):
         import_graph("ratings.csv", "whole", **ends)
-    says(caplog.text, "ratings.csv, 2, userid, movieid, --bipartite, --source-prefix, --destination-prefix")
+    says(caplog.text, "ratings.csv, 2, userId, movieId, --bipartite, --source-prefix, --destination-prefix")
     caplog.clear()
     with caplog.at_level(logging.INFO):
         assert open_store(import_graph("ratings.csv", "apart", **BIPARTITE).path).graph.num_vertices == 7
