@@ -25,7 +25,7 @@ from tools.requirements import PROJECT, requirements
 ROOT = PROJECT.parent
 RESOLUTIONS = {"lowest": "lowest-direct", "newest": "highest"}
 """How uv chooses versions, by the name of the target."""
-EXTRAS = ("pyg", "tables", "matrices", "plots", "metrics", "kaminpar", "graphbolt")
+EXTRAS = ("pyg", "tables", "database", "matrices", "plots", "metrics", "kaminpar", "graphbolt")
 TESTING = [
     "pytest",
     "pytest-xdist",

@@ -179,7 +179,7 @@ def _of_kind(flag: str, value: Any, kind: Any) -> Any:
     if kind is Path:
         if not isinstance(value, (str, os.PathLike)):
             raise InputError(f"{flag} must be a path, not {value!r}")
-        return Path(value)
+        return value if isinstance(value, Path) else Path(value)
     value = _plain(value)
     if get_origin(kind) is Literal:
         if not isinstance(value, str) or value not in (choices := get_args(kind)):

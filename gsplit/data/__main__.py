@@ -44,17 +44,18 @@ def import_(
 
     Args:
         source: an edge list (.csv, .tsv, .txt, .parquet), a matrix (.mtx, SciPy's .npz), a folder of .npy arrays, a
-            graph of PyG (.pt), DGL (.bin) or GraphBolt (a folder), GSplit's own .npz, a graph store, ogb:NAME, or
-            synthetic:PRESET
+            graph of PyG (.pt), DGL (.bin) or GraphBolt (a folder), GSplit's own .npz, a graph store, ogb:NAME, a
+            database of DuckDB or SQLite or postgresql://... with --edges-query, or synthetic:PRESET
             (tiny, small, medium, large, huge, and products, papers and amazon, which are like the paper's graphs;
             synthetic:papers?scale=0.05 is one shrunk to 5 percent). KIND:PATH says what a path is: csv, parquet, mtx,
-            scipy, numpy, pyg, dgl, graphbolt or npz.
+            scipy, numpy, pyg, dgl, graphbolt, npz, duckdb or sqlite.
         out: the folder to write.
         name: what to call the graph; by default the name of the source.
         root: where OGB's datasets are, for ogb:NAME; by default dataset, as for OGB.
         overwrite: replace the folder if it is there.
-        add: an edge list. SOURCE is a graph store then, and the new store has all of it, these edges and their new
-            vertices; files of features, labels and sets are of the new vertices, or name them, and old ones, by id.
+        add: an edge list, or a database of one. SOURCE is a graph store then, and the new store has all of it, these
+            edges and their new vertices; files of features, labels and sets are of the new vertices, or name them,
+            and old ones, by id.
     """
     made = make_store(
         source,

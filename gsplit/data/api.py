@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import os
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
 
 from gsplit.config.fields import check_options
-from gsplit.data.append.grow import from_store, is_store
 from gsplit.data.build import BuildOptions, fill_store
 from gsplit.data.folders import writing_folder
-from gsplit.data.importers import TABLES, check_of_kind, kind_of, load_source
+from gsplit.data.importers.databases import shown_source
 from gsplit.data.importers.keys import Keys
-from gsplit.data.importers.named_edges import IdOptions, load_named_edges
+from gsplit.data.importers.named_edges import IdOptions
 from gsplit.data.importers.text_rules import TextRules
-from gsplit.data.importers.unconnected import add_by_id, with_unconnected
-from gsplit.data.importers.vertex_files import VertexFiles, attach
+from gsplit.data.importers.vertex_files import VertexFiles
+from gsplit.data.inputs import open_inputs
 from gsplit.data.store import GraphStore, open_store
-from gsplit.errors import InputError, one_line_errors
+from gsplit.errors import one_line_errors
 
 T = TypeVar("T")
 
@@ -37,13 +36,15 @@ def import_graph(
 
     Args:
         source: an edge list, a table, a matrix, arrays, a graph of PyG, DGL, OGB or GraphBolt, or
-            ``synthetic:PRESET``; ``KIND:PATH`` says what a path is. Or a graph store, open or its folder.
+            ``synthetic:PRESET``; ``KIND:PATH`` says what a path is. Or a graph store, open or its folder; or a
+            database of DuckDB or SQLite, or ``postgresql://...``, with ``edges_query``.
         out: the folder to write.
         name: what to call the graph; by default the name of the source.
         root: where OGB's datasets are.
         overwrite: replace the folder if it is there.
-        add: an edge list; ``source`` is a graph store then, and ``out`` that store with these edges and their new
-            vertices, whose features, labels and sets come as options. The old store is not changed.
+        add: an edge list, or a database likewise; ``source`` is a graph store then, and ``out`` that store with these
+            edges and their new vertices, whose features, labels and sets come as options. The old store is not
+            changed.
         options: the flags of ``gsplit import`` with ``_`` for ``-``, such as ``features="features.csv"`` or
             ``undirected=True``: the fields of ``VertexFiles``, ``Keys``, ``IdOptions``, ``TextRules`` and
             ``BuildOptions`` in :mod:`gsplit.data`.
@@ -102,45 +103,11 @@ def make_store(
     Raises:
         InputError: for a source that is no valid graph, or an ``out`` that exists.
     """
-    if files.split_by and len(build.split) != 2:
-        raise InputError(
-            f"--split-by {files.split_by} needs two bounds, such as --split 2024-01-01,2024-07-01: vertices before "
-            "the first train, those from the second on test"
-        )
-    kept = None
     with writing_folder(out, overwrite=overwrite) as writer, texts.applied():
-        if add is not None or is_store(source):
-            check_of_kind(source, root=root, keys=keys)
-            stored = from_store(source, add, files=files, ids=ids, build=build, folder=writer.path.parent)
-            found, named, files, build, kept = stored
-        elif ids.ids == "any":
-            kind, rest = kind_of(source)
-            if kind not in TABLES:
-                raise InputError(f"--ids any is for edge lists in text or Parquet, and {source} is none; drop it")
-            if build.num_vertices is not None:
-                raise InputError("--num-vertices is for ids that are whole numbers; with --ids any it has no meaning")
-            found, named = load_named_edges(Path(rest), ids, files.id_column, writer.path.parent)
-            add_by_id(named, files)
-            if ids.id_order == "sorted":
-                named.sort()
-            found = replace(found, num_vertices=named.num_vertices)
-        else:
-            if ids.prefix_flag:
-                raise InputError(f"{ids.prefix_flag} is for ids of any kind; add --ids any or drop it")
-            if not texts.header or ids.id_order != "appearance":
-                flag = "--id-order" if texts.header else "--no-header"
-                raise InputError(f"{flag} is for ids of any kind; add --ids any or drop it")
-            regression = build.task == "regression"
-            found = load_source(source, seed=build.seed, root=root, regression=regression, keys=keys, ends=ids.ends)
-            found, named = with_unconnected(found, files, writer.path.parent), None
-        if found.num_vertices is None:
-            found = replace(found, num_vertices=build.num_vertices)
-        opened = attach(found, files.settled, named, kept)
-        fill_store(
-            writer,
-            opened,
-            build,
-            name=name or opened.name,
-            described_as=source if add is None else f"{source} --add {add}",
+        folder = writer.path.parent
+        opened, build = open_inputs(
+            source, root=root, add=add, files=files, keys=keys, ids=ids, texts=texts, build=build, folder=folder
         )
+        described_as = shown_source(source if add is None else f"{source} --add {add}")
+        fill_store(writer, opened, build, name=name or opened.name, described_as=described_as)
     return open_store(out)

@@ -19,6 +19,7 @@ LIBRARIES = {
     "dgl": "models and graphs of DGL",
     "triton": "kernels for GPUs: --loader zero-copy, sums over edges",
     "pyarrow": "tables in text and Parquet, ids of any kind",
+    "duckdb": "queries of DuckDB and PostgreSQL as a source",
     "scipy": "sparse matrices as a source",
     "scikit-learn": "--metrics",
     "matplotlib": "pictures of reports",

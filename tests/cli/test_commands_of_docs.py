@@ -11,8 +11,11 @@ import importlib.util
 import re
 import shlex
 import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from gsplit import cli
@@ -152,6 +155,13 @@ def make_graphs() -> None:
     command(["export", "products", "--to", "pyg", "--out", str(pyg)])
     Path("ratings.csv").write_text("userId,movieId,rating,timestamp\n1,1,4.0,964982703\n1,31,2.5,964981247\n")
     Path("movies.csv").write_text('movieId,title,genres\n1,Toy Story (1995),Comedy|Fantasy\n31,"Net, The",Drama\n')
+    for tables in (duckdb.connect("shop.duckdb"), sqlite3.connect("shop.sqlite")):
+        with closing(tables):
+            tables.execute("CREATE TABLE sales AS SELECT 'Ann' AS buyer, 'Bag' AS item")
+            tables.execute("CREATE TABLE people AS SELECT buyer AS name, 3 AS age, '2024-01-01' AS joined FROM sales")
+            tables.execute("INSERT INTO people SELECT item, 4, '2024-01-02' FROM sales")
+            tables.execute("CREATE TABLE visits AS SELECT 0 AS src, 1 AS dst")
+            tables.commit()
 
 
 def test_no_reason_is_left_over():

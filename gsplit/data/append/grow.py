@@ -17,6 +17,7 @@ from gsplit.data.importers.gaps import WORDS
 from gsplit.data.importers.graph_store import store_source
 from gsplit.data.importers.named_edges import IdOptions
 from gsplit.data.importers.source import GraphSource
+from gsplit.data.importers.table_files import TableFile
 from gsplit.data.importers.text_rules import TextRules
 from gsplit.data.importers.unconnected import add_by_id, reach, reaches_of
 from gsplit.data.importers.vertex_files import VertexFiles
@@ -47,13 +48,13 @@ def is_store(source: str) -> bool:
 
 
 def from_store(
-    source: str, add: str | None, *, files: VertexFiles, ids: IdOptions, build: BuildOptions, folder: Path
+    source: str, add: str | TableFile | None, *, files: VertexFiles, ids: IdOptions, build: BuildOptions, folder: Path
 ) -> FromStore:
     """Open a graph store, and add to it what there is to add.
 
     Args:
         source: the store, as the user named it.
-        add: an edge list, likewise; None: the store is taken as it is.
+        add: an edge list, likewise, or a table that was in no file; None: the store is taken as it is.
         files: tables of vertices: of new and old ones with ``add``, of all without.
         ids: how the tables name vertices.
         build: what is made of the source.
@@ -78,7 +79,7 @@ def from_store(
     return FromStore(store_source(store), named, files, build, None)
 
 
-def _check_ids(store: GraphStore, add: str | None, ids: IdOptions, build: BuildOptions) -> None:
+def _check_ids(store: GraphStore, add: str | TableFile | None, ids: IdOptions, build: BuildOptions) -> None:
     named = "ids" in store.description
     if ids.ids == "any" and not named:
         raise InputError(f"the vertices of {store.path} are called 0, 1, 2, ...; drop --ids any")
@@ -146,7 +147,7 @@ def _as_before(files: VertexFiles, source: GraphSource) -> VertexFiles:
 
 
 def _with_edges(
-    store: GraphStore, add: str, files: VertexFiles, options: IdOptions, build: BuildOptions, folder: Path
+    store: GraphStore, add: str | TableFile, files: VertexFiles, options: IdOptions, build: BuildOptions, folder: Path
 ) -> tuple[GraphSource, NamedIds | None]:
     """All of a store with new edges after its own, and the ids of its vertices and the new ones."""
     named = named_ids(store, folder)

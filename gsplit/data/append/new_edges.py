@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 from gsplit.data.edge_history import history_of
 from gsplit.data.ids.kept_ids import FILE
 from gsplit.data.ids.named_ids import IDS_AT_ONCE, NamedIds
 from gsplit.data.ids.prefixes import prefixes_of
-from gsplit.data.importers import TABLES, kind_of, load_source
+from gsplit.data.importers import edge_table, kind_of, load_source
 from gsplit.data.importers.kept_edges import kept_edges
 from gsplit.data.importers.named_edges import IdOptions, load_named_edges
 from gsplit.data.importers.source import EdgeChunk, EdgeChunks, GraphSource, csc_edges
+from gsplit.data.importers.table_files import TableFile
 from gsplit.data.repeats import joined
 from gsplit.data.store import FILE as STORE_FILE
 from gsplit.data.store import GraphStore
@@ -40,11 +40,13 @@ def named_ids(store: GraphStore, folder: Path) -> NamedIds | None:
     return ids
 
 
-def read_new_edges(add: str, options: IdOptions, ids: NamedIds | None, folder: Path) -> tuple[GraphSource, int]:
+def read_new_edges(
+    add: str | TableFile, options: IdOptions, ids: NamedIds | None, folder: Path
+) -> tuple[GraphSource, int]:
     """New edges as a source, and one more than the largest vertex in them, 0 where there are no edges.
 
     Args:
-        add: the edge list, as a source is named.
+        add: the edge list, as a source is named, or a table that was in no file.
         options: which of its columns are what.
         ids: the ids of the store, to which those of new vertices are added; None: ids are whole numbers.
         folder: for the edges; the caller removes it.
@@ -52,16 +54,20 @@ def read_new_edges(add: str, options: IdOptions, ids: NamedIds | None, folder: P
     Raises:
         InputError: for what is no edge list, missing, damaged, or has ids below 0.
     """
-    kind, path = kind_of(add)
+    path = edge_table(add)
     if ids is not None:
-        if kind not in TABLES:
+        if path is None:
             raise InputError(f"--add takes an edge list in text or Parquet for a store with ids, and {add} is none")
-        found, _ = load_named_edges(Path(path), options, None, folder, ids)
-        return replace(found, where=path), ids.num_vertices
-    if kind not in TABLES and (kind != "numpy" or Path(path).is_dir()):
+        found, _ = load_named_edges(path, options, None, folder, ids)
+        return found, ids.num_vertices
+    if path is None and not _is_edge_index(str(add)):
         raise InputError(f"--add takes an edge list in text or Parquet, or an edge index in a .npy; {add} is neither")
-    found = load_source(add, ends=options.ends)
-    return kept_edges(replace(found, where=path), folder)
+    return kept_edges(load_source(add, ends=options.ends), folder)
+
+
+def _is_edge_index(source: str) -> bool:
+    kind, path = kind_of(source)
+    return kind == "numpy" and not Path(path).is_dir()
 
 
 def joined_edges(store: GraphStore, new: GraphSource, duplicates: str) -> EdgeChunks:

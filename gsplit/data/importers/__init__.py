@@ -11,10 +11,12 @@ import zipfile
 from contextlib import suppress
 from pathlib import Path
 
+from gsplit.data.importers import databases
 from gsplit.data.importers.content import UNREADABLE, is_matrix_market, is_parquet, open_text
-from gsplit.data.importers.edge_list import EndColumns
+from gsplit.data.importers.edge_list import EndColumns, load_edge_list
 from gsplit.data.importers.keys import Keys
 from gsplit.data.importers.source import GraphSource, graph_source
+from gsplit.data.importers.table_files import TableFile
 from gsplit.errors import InputError
 
 IMPORTERS = {
@@ -34,7 +36,7 @@ TABLES = ("csv", "parquet")
 KEYED = ("pyg", "dgl")
 """Kinds whose tensors have names of the user's."""
 USUAL = Keys()
-KINDS = (*IMPORTERS, "npz", "ogb", "synthetic")
+KINDS = (*IMPORTERS, "npz", "ogb", "synthetic", *databases.KINDS)
 SUFFIXES = {
     ".csv": "csv",
     ".tsv": "csv",
@@ -52,13 +54,13 @@ SUFFIXES = {
 }
 PACKED_SUFFIXES = (".gz", ".bz2", ".xz", ".zst", ".lz4")
 EXPECTED = (
-    "expected .csv, .tsv, .txt, .parquet, .npz, .npy, .mtx, .pt (PyG), .bin (DGL), a folder, ogb:NAME, "
-    "synthetic:PRESET, or KIND:PATH with KIND one of " + ", ".join(IMPORTERS)
+    "expected .csv, .tsv, .txt, .parquet, .npz, .npy, .mtx, .pt (PyG), .bin (DGL), a folder, a database of DuckDB or "
+    "SQLite, postgresql://..., ogb:NAME, synthetic:PRESET, or KIND:PATH with KIND one of " + ", ".join(IMPORTERS)
 )
 
 
 def load_source(
-    source: str,
+    source: str | TableFile,
     *,
     seed: int = 0,
     root: Path | None = None,
@@ -69,7 +71,7 @@ def load_source(
     """Open ``KIND:PATH``, ``synthetic:PRESET``, ``ogb:NAME``, or a path whose kind its name or content tells.
 
     Args:
-        source: what the user named.
+        source: what the user named, or a table of edges that was in no file.
         seed: of a synthetic graph.
         root: the folder of OGB's datasets.
         regression: whether labels are numbers to be predicted.
@@ -79,10 +81,11 @@ def load_source(
     Raises:
         InputError: for a source that does not exist, is damaged or of no known kind.
     """
+    if isinstance(source, TableFile):
+        return load_edge_list(source, ends)
     kind, rest = kind_of(source)
     if ends.given and kind not in TABLES:
         raise InputError(f"{ends.given} is for edge lists in text or Parquet, and {source} is none; drop it")
-    check_of_kind(source, root=root, keys=keys)
     if kind == "synthetic":
         from gsplit.data.synthetic import choose
 
@@ -101,6 +104,18 @@ def load_source(
     if kind in TABLES:
         return load(Path(rest), ends)
     return load(Path(rest), keys) if kind in KEYED else load(Path(rest))
+
+
+def edge_table(source: str | TableFile) -> Path | None:
+    """The path of an edge list in text or Parquet; None for another source.
+
+    Raises:
+        InputError: for a source that does not exist or is of no known kind.
+    """
+    if isinstance(source, TableFile):
+        return source
+    kind, rest = kind_of(source)
+    return Path(rest) if kind in TABLES else None
 
 
 def check_of_kind(source: str, *, root: Path | None, keys: Keys) -> None:
@@ -147,11 +162,15 @@ def _kind_of(source: str) -> str:
             return "pyg"
         raise InputError(f"{source}: a folder with neither .npy arrays nor metadata.yaml (GraphBolt) nor .pt (PyG)")
     suffix = Path(path.stem if path.suffix.lower() in PACKED_SUFFIXES else path.name).suffix.lower()
-    if suffix not in SUFFIXES:
-        with suppress(*UNREADABLE):
-            open_text(path).close()  # which says what it is where it is no text
-        raise InputError(f"{source}: unknown kind of source; {EXPECTED}")
-    return SUFFIXES[suffix]
+    if suffix in SUFFIXES:
+        return SUFFIXES[suffix]
+    if (kind := databases.database_kind(path)) is not None:
+        return kind
+    if suffix in databases.SUFFIXES:
+        raise InputError(f"{source} is damaged, or no database of DuckDB or SQLite")
+    with suppress(*UNREADABLE):
+        open_text(path).close()  # which says what it is where it is no text
+    raise InputError(f"{source}: unknown kind of source; {EXPECTED}")
 
 
 def _is_scipy(path: Path) -> bool:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsplit import cli
-from gsplit.config.fields import Accepted, Checked
+from gsplit.config.fields import Accepted
 from gsplit.data.adjacency import check_num_vertices
 from gsplit.data.columns.assembled import Assembled, KeptFeatures, Missing
 from gsplit.data.columns.kept_tables import KeptTable, kept_tables, tables_for
@@ -24,6 +24,7 @@ from gsplit.data.ids.vertex_ids import VertexIds, WholeIds
 from gsplit.data.importers.column_files import words_of_columns
 from gsplit.data.importers.column_kinds import SKIP, column_of_times, parse_columns
 from gsplit.data.importers.column_names import flag_value, kinds_by_column, named_column, names_in
+from gsplit.data.importers.databases import Queries
 from gsplit.data.importers.feature_tables import Joining, array_block, features_of
 from gsplit.data.importers.gaps import USUAL, WORDS, Gaps, check_words
 from gsplit.data.importers.label_tables import labels_of, times_of
@@ -45,7 +46,7 @@ def _check_separator(separator: str | None) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class VertexFiles(Checked):
+class VertexFiles(Queries):
     """Files of features, labels and vertex sets: .npy, or .csv, .tsv, .txt, .parquet with a row for each vertex."""
 
     # The docstrings are the help of the command.
@@ -110,16 +111,17 @@ class VertexFiles(Checked):
             raise InputError(f"--split-column {self.split_column} gives all vertex sets; drop --{other}")
         if self.split_by and lists:
             raise InputError(f"--split-by {self.split_by} makes all vertex sets; drop --{lists[0]}")
-        if self.columns and not self.features:
+        if self.columns and not (self.features or self.features_query):
             raise InputError("--columns is for tables of --features; there is none")
-        if (self.unknown == "drop" and all(path.suffix == ".npy" for path in self.given)) or (
-            self.unknown == "add" and not any(self.tables)
+        if not self.queries and (
+            (self.unknown == "drop" and all(path.suffix == ".npy" for path in self.given))
+            or (self.unknown == "add" and not any(self.tables))
         ):
             raise InputError(
                 f"--unknown {self.unknown} is for rows of tables of features, labels and vertex sets; there is none"
             )
         for flag, value in (("label-separator", self.label_separator), ("unlabelled", self.unlabelled)):
-            if value and not (self.labels or self.label_column):
+            if value and not (self.labels or self.labels_query or self.label_column):
                 raise InputError(f"--{flag} is for labels; give --labels FILE or --label-column NAME")
         self._check_twice()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from zipfile import ZipFile
 
+import duckdb
 import numpy as np
 import pytest
 import torch
@@ -35,9 +36,11 @@ def write_files(folder: Path) -> None:
         "id,age,land,joined,class,part\n3,10,de,2024-03-01,a;b,train\n2,,fr,2024-01-01,b,valid\n"
         "1,12,de,2024-02-01,a,train\n0,13,at,2024-01-15,b,test\n9,1,de,2024-01-01,a,none\n"
     )
-    (folder / "pairs.csv").write_text("src,dst\n7,3\n")
     (folder / "numbers.csv").write_text("src,dst,other\n7,3,5\n3,0,0\n")
     (folder / "quoted.csv").write_text('src,dst\n"a", a\n')
+    with duckdb.connect(str(folder / "tables.duckdb")) as tables:
+        for name in ("numbers", "people"):
+            tables.execute(f"CREATE TABLE {name} AS SELECT * FROM read_csv('{folder / name}.csv')")
     (folder / "sets.csv").write_text("train\ntrain\nvalid\ntest\n")
     x, y = torch.arange(8.0).reshape(4, 2), torch.tensor([0, 1, 1, 0])
     others = {"f": -x, "l": 1 - y, "m": y == 1}
@@ -96,6 +99,8 @@ ANY = {"source": file("numbers.csv"), "ids": "any"}
 ENDS = {"source_column": "src", "destination_column": "dst"}
 OTHER_ENDS = {"source_column": "src", "destination_column": "other"}
 OF_PYG = {"source": file("data.pt")}
+OF_DATABASE = {"source": file("tables.duckdb"), "edges_query": "SELECT src, dst FROM numbers", "num_vertices": 10}
+ZEROS = {"features_query": "SELECT id, 0 AS x FROM people", "missing": "zero"}
 PEOPLE = {
     "features": file("people.csv"),
     "columns": ("land:skip", "joined:skip", "class:skip", "part:skip"),
@@ -111,6 +116,16 @@ IMPORT: Table = {
     "root": "only for ogb:NAME, which wants OGB's folders; tests/unit/data/test_ogb.py reads them from a root",
     "overwrite": "where a store is in --out it is refused or replaced: test_overwrite_replaces, below",
     "add": Row(value=file("other.csv"), see=grown, base={"source": a_store}),
+    "edges_query": Row(value="SELECT dst AS src, src AS dst FROM numbers", see=graph_of("indices"), base=OF_DATABASE),
+    "features_query": Row(
+        value="SELECT id, id AS x FROM people", see=graph_of("features"), base={**OF_DATABASE, **ZEROS}
+    ),
+    "labels_query": Row(value="SELECT id, land FROM people", see=graph_of("labels"), base=OF_DATABASE),
+    "split_query": Row(
+        value="SELECT id, part FROM people",
+        see=graph_of("train_idx"),
+        base={**OF_DATABASE, "labels_query": "SELECT id, land FROM people"},
+    ),
     "features": Row(value=file("features.npy"), see=graph_of("features")),
     "id_column": Row(
         value="user", see=graph_of("features"), base={"features": file("users.csv"), "id_column": "none"}

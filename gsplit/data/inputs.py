@@ -1,0 +1,118 @@
+"""The inputs of a graph store, opened: a source, files beside it, and what is added to it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from gsplit.data.append.grow import from_store, is_store
+from gsplit.data.build import BuildOptions
+from gsplit.data.importers import check_of_kind, databases, edge_table, kind_of, load_source
+from gsplit.data.importers.keys import Keys
+from gsplit.data.importers.named_edges import IdOptions, load_named_edges
+from gsplit.data.importers.source import GraphSource
+from gsplit.data.importers.table_files import TableFile
+from gsplit.data.importers.text_rules import TextRules
+from gsplit.data.importers.unconnected import add_by_id, with_unconnected
+from gsplit.data.importers.vertex_files import VertexFiles, attach
+from gsplit.errors import InputError
+
+
+def open_inputs(
+    source: str | TableFile | GraphSource,
+    *,
+    root: Path | None = None,
+    add: str | TableFile | None = None,
+    files: VertexFiles,
+    keys: Keys,
+    ids: IdOptions,
+    texts: TextRules,
+    build: BuildOptions,
+    folder: Path,
+) -> tuple[GraphSource, BuildOptions]:
+    """Open a source with the files beside it, and with what is added to it.
+
+    Args:
+        source: what the user named, a table of edges that was in no file, or a graph of arrays.
+        add: likewise, for a store that grows.
+        folder: for what is kept until the new store is written; the caller removes it.
+
+    Returns:
+        The whole graph, and how it is built.
+
+    Raises:
+        InputError: for what is missing, damaged, or does not go together.
+    """
+    if files.split_by and len(build.split) != 2:
+        raise InputError(
+            f"--split-by {files.split_by} needs two bounds, such as --split 2024-01-01,2024-07-01: vertices before "
+            "the first train, those from the second on test"
+        )
+    if isinstance(source, str):
+        check_of_kind(source, root=root, keys=keys)
+        if isinstance(add, str):
+            add, files = _queried(add, files, folder)
+        elif add is None:
+            source, files = _queried(source, files, folder)
+    kept = None
+    if isinstance(source, str) and (add is not None or is_store(source)):
+        stored = from_store(source, add, files=files, ids=ids, build=build, folder=folder)
+        found, named, files, build, kept = stored
+    elif ids.ids == "any":
+        table = None if isinstance(source, GraphSource) else edge_table(source)
+        if table is None:
+            where = source.where if isinstance(source, GraphSource) else source
+            raise InputError(f"--ids any is for edge lists in text or Parquet, and {where} is none; drop it")
+        if build.num_vertices is not None:
+            raise InputError("--num-vertices is for ids that are whole numbers; with --ids any it has no meaning")
+        found, named = load_named_edges(table, ids, files.id_column, folder)
+        add_by_id(named, files)
+        if ids.id_order == "sorted":
+            named.sort()
+        found = replace(found, num_vertices=named.num_vertices)
+    else:
+        if ids.prefix_flag:
+            raise InputError(f"{ids.prefix_flag} is for ids of any kind; add --ids any or drop it")
+        if not texts.header or ids.id_order != "appearance":
+            flag = "--id-order" if texts.header else "--no-header"
+            raise InputError(f"{flag} is for ids of any kind; add --ids any or drop it")
+        if isinstance(source, GraphSource):
+            found = source
+        else:
+            regression = build.task == "regression"
+            found = load_source(source, seed=build.seed, root=root, regression=regression, keys=keys, ends=ids.ends)
+        found, named = with_unconnected(found, files, folder), None
+    if found.num_vertices is None:
+        found = replace(found, num_vertices=build.num_vertices)
+    return attach(found, files.settled, named, kept), build
+
+
+def _queried(source: str, files: VertexFiles, folder: Path) -> tuple[str | TableFile, VertexFiles]:
+    """The edges of a database, and the files with its other tables; what is no database stays as it is."""
+    kind, place = kind_of(source)
+    queries = files.queries
+    if kind not in databases.KINDS:
+        if queries:
+            raise InputError(f"{next(iter(queries))} is for a database, and {source} is none; drop it")
+        return source, files
+    place = source if kind.startswith("postgres") else place.removeprefix("///")  # SQLAlchemy writes sqlite:///PATH
+    if files.edges_query is None:
+        raise InputError(
+            f"{databases.shown_source(place)} is a database; say what its edges are, such as "
+            "--edges-query 'SELECT buyer AS src, item AS dst FROM sales'"
+        )
+    for flag, other in (("--labels-query", "labels"), ("--split-query", "split_file")):
+        if flag in queries and getattr(files, other) is not None:
+            raise InputError(f"{flag} gives what --{other.replace('_', '-')} does; drop one of them")
+    found = databases.query_tables(kind, place, queries, folder)
+    features = (found[flag] for flag in ("--features-query",) if flag in found)
+    return found["--edges-query"], replace(
+        files,
+        edges_query=None,
+        features_query=None,
+        labels_query=None,
+        split_query=None,
+        features=(*files.features, *features),
+        labels=found.get("--labels-query", files.labels),
+        split_file=found.get("--split-query", files.split_file),
+    )
