@@ -71,16 +71,16 @@ def import_graph(
         root=None if root is None else Path(root),
         overwrite=overwrite,
         add=None if add is None else str(add),
-        files=_of(VertexFiles, options),
-        keys=_of(Keys, options),
-        ids=_of(IdOptions, options),
-        texts=_of(TextRules, options),
-        build=_of(BuildOptions, options),
+        files=options_of(VertexFiles, options),
+        keys=options_of(Keys, options),
+        ids=options_of(IdOptions, options),
+        texts=options_of(TextRules, options),
+        build=options_of(BuildOptions, options),
     )
 
 
-def _of(cls: type[T], options: dict[str, Any]) -> T:
-    """The dataclass that some of the options are fields of."""
+def options_of(cls: type[T], options: dict[str, Any]) -> T:
+    """Return the dataclass that some of the options are fields of."""
     return cls(**{field.name: options[field.name] for field in fields(cls) if field.name in options})  # type: ignore[arg-type]
 
 
@@ -106,7 +106,7 @@ def make_store(
     with writing_folder(out, overwrite=overwrite) as writer, texts.applied():
         folder = writer.path.parent
         opened, build = open_inputs(
-            source, root=root, add=add, files=files, keys=keys, ids=ids, texts=texts, build=build, folder=folder
+            source, root=root, add=add, files=files, keys=keys, ids=ids, build=build, folder=folder
         )
         described_as = shown_source(source if add is None else f"{source} --add {add}")
         fill_store(writer, opened, build, name=name or opened.name, described_as=described_as)

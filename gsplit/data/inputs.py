@@ -26,7 +26,6 @@ def open_inputs(
     files: VertexFiles,
     keys: Keys,
     ids: IdOptions,
-    texts: TextRules,
     build: BuildOptions,
     folder: Path,
 ) -> tuple[GraphSource, BuildOptions]:
@@ -73,8 +72,8 @@ def open_inputs(
     else:
         if ids.prefix_flag:
             raise InputError(f"{ids.prefix_flag} is for ids of any kind; add --ids any or drop it")
-        if not texts.header or ids.id_order != "appearance":
-            flag = "--id-order" if texts.header else "--no-header"
+        if not TextRules.current().header or ids.id_order != "appearance":
+            flag = "--id-order" if TextRules.current().header else "--no-header"
             raise InputError(f"{flag} is for ids of any kind; add --ids any or drop it")
         if isinstance(source, GraphSource):
             found = source

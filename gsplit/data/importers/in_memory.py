@@ -52,15 +52,15 @@ def arrays_source(
     num_vertices = checked(f"{where}: num_vertices", num_vertices, COUNT)
     num_classes = checked(f"{where}: num_classes", num_classes, COUNT)
     source, destination = _edges(edge_index, where)
-    arrays = {"x": _array(x, f"{where}: x"), "y": _array(y, f"{where}: y")}
-    sets = {key: _array(value, f"{where}: {key}") for key, value in vertex_sets.items()}
+    arrays = {"x": given_array(x, f"{where}: x"), "y": given_array(y, f"{where}: y")}
+    sets = {key: given_array(value, f"{where}: {key}") for key, value in vertex_sets.items()}
     n = _common_length(
         {**arrays, **{key: value for key, value in sets.items() if value is not None and value.dtype == np.bool_}},
         num_vertices,
         where,
     )
     features, labels = arrays["x"], arrays["y"]
-    weight = _array(edge_weight, f"{where}: edge_weight")
+    weight = given_array(edge_weight, f"{where}: edge_weight")
     return GraphSource(
         name=name,
         edges=array_edges(
@@ -83,8 +83,12 @@ def arrays_source(
     )
 
 
-def _array(value: Any, what: str) -> NDArray[Any] | None:
-    """An array of numbers with at least one dimension; None stays None."""
+def given_array(value: Any, what: str) -> NDArray[Any] | None:
+    """Return what was given as an array of numbers with at least one dimension; None stays None.
+
+    Raises:
+        InputError: naming ``what``, for what makes none.
+    """
     if value is None:
         return None
     if "torch" in sys.modules and isinstance(value, sys.modules["torch"].Tensor):
@@ -109,9 +113,9 @@ def _edges(edge_index: Any, where: str) -> tuple[NDArray[Any], NDArray[Any]]:
     """Source and destination [E] of each edge."""
     what = f"{where}: edge_index"
     if isinstance(edge_index, (tuple, list)) and len(edge_index) == 2:
-        rows = [_array(row, what) for row in edge_index]
+        rows = [given_array(row, what) for row in edge_index]
     else:
-        array = _array(edge_index, what)
+        array = given_array(edge_index, what)
         if array is None:
             raise InputError(f"{what} is None; give the edges, as integers of shape (2, E)")
         if array.ndim != 2 or len(array) != 2:

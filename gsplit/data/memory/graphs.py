@@ -3,22 +3,35 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 from gsplit.config.fields import check_options
-from gsplit.data.build import BuildOptions, build_store
+from gsplit.data.api import options_of
+from gsplit.data.build import BuildOptions, fill_store
+from gsplit.data.folders import FolderWriter, writing_folder
+from gsplit.data.graph import VERTEX_SETS
+from gsplit.data.importers.databases import Queries
+from gsplit.data.importers.frames import frame_file, given_file, is_frame, set_file
 from gsplit.data.importers.in_memory import arrays_source
 from gsplit.data.importers.keys import Keys
+from gsplit.data.importers.named_edges import IdOptions
 from gsplit.data.importers.source import GraphSource
+from gsplit.data.importers.table_files import TableFile
+from gsplit.data.importers.vertex_files import VertexFiles
+from gsplit.data.inputs import open_inputs
 from gsplit.data.memory.temporary import Temporary
 from gsplit.data.store import GraphStore, open_store
 from gsplit.errors import InputError
 from gsplit.files import as_path
 from gsplit.processes import check_no_trainer
 
+FIELDS = {"x": "features", "y": "labels", "split_file": "split_file", **{name: name for name in VERTEX_SETS}}
+"""Arguments of :func:`from_arrays` that may be tables, each with its field of VertexFiles."""
+WITHOUT = ("features", "labels", *VERTEX_SETS, "num_vertices", *(field.name for field in fields(Queries)))
+"""Fields of options that have arguments of their own, or none."""
 TAKERS = {"torch_geometric": "from_pyg", "dgl": "from_dgl"}
 """Packages of graphs, and what takes theirs."""
 
@@ -41,12 +54,17 @@ def from_arrays(
 ) -> GraphStore:
     """Make a graph store of NumPy's arrays or PyTorch's tensors, which are copied; those on a GPU, too.
 
+    Edges, features and labels may be data frames, of pandas, Polars or Arrow: the store is the one that ``gsplit
+    import`` makes of these tables in Parquet files. An index of pandas that has a name is one more column.
+
     Args:
         edge_index: integers [2, E], or a pair of [E]: sources and destinations. Ids count from 0. A vertex aggregates
-            from the sources of its in-edges.
-        x: features [N, D] or [N], finite numbers, stored as float32, or float16 if they are that.
+            from the sources of its in-edges. Or a table of edges, with the columns ``src`` and ``dst``, and perhaps
+            ``weight``.
+        x: features [N, D] or [N], finite numbers, stored as float32, or float16 if they are that; or a table.
         y: labels: one class a vertex, integers [N] (-1 or NaN: unlabelled), or 0 and 1 for each class, [N, C]; with
-            ``task="regression"`` numbers [N] or [N, C], NaN where one is not known.
+            ``task="regression"`` numbers [N] or [N, C], NaN where one is not known. Or a table or a column, also of
+            names of classes.
         edge_weight: [E] finite numbers.
         train, valid, test: the vertex sets, each a mask [N] of booleans or a list of ids; their vertices are
             labelled.
@@ -57,7 +75,10 @@ def from_arrays(
         overwrite: replace the store that is in ``out``.
         options: the other fields of :class:`gsplit.data.build.BuildOptions`: ``undirected``, ``self_loops``,
             ``duplicates`` (the first of equal edges stays by default; ``"sum"`` adds up their weights),
-            ``split=(0.6, 0.2, 0.2)`` with ``seed``, ``task``, ``feature_dtype``.
+            ``split=(0.6, 0.2, 0.2)`` with ``seed``, ``task``, ``feature_dtype``. Where there are tables also those of
+            ``VertexFiles`` and ``IdOptions``, as in :func:`gsplit.import_graph`: ``ids="any"``, ``id_column``,
+            ``columns``, ``missing``, ``label_column``, ``split_column``, ``split_file`` (a path or a table) and so
+            on.
 
     Returns:
         The store, for ``gsplit.partition``. With ``with`` or ``close()`` a temporary one goes earlier.
@@ -72,15 +93,38 @@ def from_arrays(
         >>> store.graph.num_vertices, store.graph.num_edges, store.graph.num_classes
         (4, 4, 2)
         >>> store.close()
+
+        >>> import pandas as pd
+        >>> sales = pd.DataFrame({"src": ["Ann", "Bob"], "dst": ["Bag", "Bag"]})
+        >>> people = pd.DataFrame({"id": ["Bob", "Ann", "Bag"], "land": ["de", "fr", None]})
+        >>> store = gsplit.from_arrays(sales, people, ids="any", columns=["land:category"], missing="zero")
+        >>> store.graph.features.tolist()
+        [[0.0, 1.0], [0.0, 0.0], [1.0, 0.0]]
+        >>> store.close()
     """
     where = "gsplit.from_arrays"
     check_no_trainer(where)
+    tables = {"x": x, "y": y, "split_file": options.get("split_file")}
+    vertex_sets = {"train": train, "valid": valid, "test": test}
+    if any(map(is_frame, (edge_index, *tables.values()))):
+        return _of_tables(
+            edge_index,
+            {**tables, **vertex_sets},
+            edge_weight=edge_weight,
+            num_vertices=num_vertices,
+            num_classes=num_classes,
+            name=name,
+            where=where,
+            out=out,
+            overwrite=overwrite,
+            options=options,
+        )
     source = arrays_source(
         edge_index,
         x,
         y,
         edge_weight=edge_weight,
-        vertex_sets={"train": train, "valid": valid, "test": test},
+        vertex_sets=vertex_sets,
         num_vertices=num_vertices,
         num_classes=num_classes,
         name=name,
@@ -180,6 +224,65 @@ def from_dgl(
     return _stored(source, where, out, overwrite, "name them with label_key", options)
 
 
+def _of_tables(
+    edge_index: Any,
+    others: dict[str, Any],
+    *,
+    edge_weight: Any,
+    num_vertices: int | None,
+    num_classes: int | None,
+    name: str,
+    where: str,
+    out: str | os.PathLike[str] | None,
+    overwrite: bool,
+    options: dict[str, Any],
+) -> GraphStore:
+    """The store of tables, and of the arrays beside them; ``others`` are arguments by their keys in ``FIELDS``."""
+    asked = {key: value for key, value in options.items() if key != "split_file" or not is_frame(value)}
+    check_options(asked, VertexFiles, IdOptions, BuildOptions, where=where, without=WITHOUT)
+    _check_name(name, where)
+    build = options_of(BuildOptions, {**asked, "num_vertices": num_vertices})
+    ids = options_of(IdOptions, asked)
+
+    def fill(writer: FolderWriter) -> None:
+        folder = writer.path.parent
+        kept = {key: value for key, value in others.items() if is_frame(value)}
+        if is_frame(edge_index):
+            if edge_weight is not None:
+                raise InputError(
+                    f"{where}: edge_weight is for arrays of edges; give the table a column called weight"
+                )
+            kept |= {key: value for key, value in others.items() if value is not None and key != "split_file"}
+            source: TableFile | GraphSource = frame_file(edge_index, folder, f"{where}: edge_index", has_index=False)
+        else:
+            arrays = {key: None if key in kept else value for key, value in others.items()}
+            source = arrays_source(
+                edge_index,
+                arrays["x"],
+                arrays["y"],
+                edge_weight=edge_weight,
+                vertex_sets={key: arrays[key] for key in VERTEX_SETS},
+                num_vertices=num_vertices,
+                num_classes=num_classes,
+                name=name,
+                where=where,
+            )
+        named = ids.ids == "any"
+        paths = {
+            FIELDS[key]: set_file(value, folder, f"{where}: {key}", named=named)
+            if key in VERTEX_SETS
+            else given_file(value, folder, f"{where}: {key}")
+            for key, value in kept.items()
+        }
+        files = options_of(VertexFiles, {**asked, **paths})
+        found, made = open_inputs(source, files=files, keys=Keys(), ids=ids, build=build, folder=folder)
+        if num_classes is not None:
+            found = replace(found, num_classes=num_classes)
+        fill_store(writer, found, made, name=name, described_as=where)
+
+    return _kept(fill, where, out, overwrite)
+
+
 def as_store(graph: Any, call: str) -> GraphStore | Path:
     """Return an open store or the path of one as it is, and a graph of PyG or DGL as a temporary store.
 
@@ -210,8 +313,7 @@ def _stored(
 ) -> GraphStore:
     """The store of a source, in ``out`` or in a temporary folder; ``to_label`` says how labels are given."""
     check_options(options, BuildOptions, where=where)
-    if not isinstance(name := source.name, str) or not name.isprintable():
-        raise InputError(f"{where}: name must be a line of text, not {name!r}")
+    _check_name(source.name, where)
     build = BuildOptions(**options)
     if source.labels is None:
         for what, asked in (
@@ -221,15 +323,30 @@ def _stored(
         ):
             if asked:
                 raise InputError(f"{where}: {what} needs labels, and there are none; {to_label}")
+    return _kept(
+        lambda writer: fill_store(writer, source, build, name=source.name, described_as=where), where, out, overwrite
+    )
+
+
+def _check_name(name: Any, where: str) -> None:
+    if not isinstance(name, str) or not name.isprintable():
+        raise InputError(f"{where}: name must be a line of text, not {name!r}")
+
+
+def _kept(
+    fill: Callable[[FolderWriter], None], where: str, out: str | os.PathLike[str] | None, overwrite: bool
+) -> GraphStore:
+    """The store that a function writes, in ``out`` or in a temporary folder."""
     if out is not None:
         folder = as_path(out, f"{where}: out", "a folder")
-        build_store(source, folder, build, name=source.name, described_as=where, overwrite=overwrite)
+        with writing_folder(folder, overwrite=overwrite) as writer:
+            fill(writer)
         return open_store(folder)
     temporary = Temporary()
     try:
-        folder = temporary.path / "graph"
-        build_store(source, folder, build, name=source.name, described_as=where)
-        return replace(open_store(folder), temporary=temporary)
+        with writing_folder(temporary.path / "graph") as writer:
+            fill(writer)
+        return replace(open_store(temporary.path / "graph"), temporary=temporary)
     except BaseException:
         temporary.close()  # not when the traceback goes, which notebooks keep
         raise

@@ -37,6 +37,7 @@ def write_files(folder: Path) -> None:
         "1,12,de,2024-02-01,a,train\n0,13,at,2024-01-15,b,test\n9,1,de,2024-01-01,a,none\n"
     )
     (folder / "numbers.csv").write_text("src,dst,other\n7,3,5\n3,0,0\n")
+    (folder / "pairs.csv").write_text("src,dst\n7,3\n")
     (folder / "quoted.csv").write_text('src,dst\n"a", a\n')
     with duckdb.connect(str(folder / "tables.duckdb")) as tables:
         for name in ("numbers", "people"):
