@@ -144,13 +144,13 @@ ARRAY = np.array([[0, 1], [1, 2]])
 TABLE = pd.DataFrame({"src": [0, 1], "dst": [1, 2]})
 NAMED = pd.DataFrame({"src": ["a", "b"], "dst": ["b", "c"]})
 BAD: list[tuple[dict, str]] = [
-    ({"edge_index": NAMED}, "edge_index, 'src', --ids any"),
+    ({"edge_index": NAMED}, "edge_index, row 0, 'a', src, --ids any"),
     ({"edge_index": TABLE, "edge_weight": [1, 2]}, "edge_weight, column, weight"),
     ({"edge_index": TABLE[["src"]]}, "edge_index, one column"),
     ({"edge_index": pd.DataFrame({"a": [0], "b": [1], "c": [2]})}, "edge_index, a, b, c, --source-column"),
     ({"edge_index": ARRAY, "x": pd.DataFrame({"a": [1, 2]})}, "x has 2 rows, edge 1"),
     ({"edge_index": ARRAY, "x": pd.DataFrame({"a": ["u", "v", "w"]})}, "x, row 0, 'u', a, --columns"),
-    ({"edge_index": ARRAY, "x": pd.DataFrame({"a": [[1], [2], [3]]})}, "x, 'a', list<element: int64>"),
+    ({"edge_index": ARRAY, "x": pd.DataFrame({"a": [[1], [2], [3]]})}, "x, column a, list<element: int64>"),
     ({"edge_index": ARRAY, "x": pd.DataFrame({"a": [1, "x", 3.5]})}, "x, DataFrame, a"),
     ({"edge_index": ARRAY, "x": pd.DataFrame({"a": [1, 2, 4]}, index=[2, 0, 1])}, "x, index, .rename_axis('id')"),
     ({"edge_index": ARRAY, "y": pd.Series([1, 2, 4], index=[2, 0, 1])}, "y, index, .reset_index(drop=True)"),
