@@ -8,13 +8,14 @@ from pathlib import Path
 from gsplit.data.append.grow import from_store, is_store
 from gsplit.data.build import BuildOptions
 from gsplit.data.importers import check_of_kind, databases, edge_table, kind_of, load_source
+from gsplit.data.importers.attached import attach
 from gsplit.data.importers.keys import Keys
 from gsplit.data.importers.named_edges import IdOptions, load_named_edges
 from gsplit.data.importers.source import GraphSource
 from gsplit.data.importers.table_files import TableFile
 from gsplit.data.importers.text_rules import TextRules
 from gsplit.data.importers.unconnected import add_by_id, with_unconnected
-from gsplit.data.importers.vertex_files import VertexFiles, attach
+from gsplit.data.importers.vertex_files import VertexFiles
 from gsplit.errors import InputError
 
 
