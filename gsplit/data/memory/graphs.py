@@ -92,15 +92,10 @@ def from_arrays(
         >>> store = gsplit.from_arrays(cycle, x=np.eye(4), y=[0, 1, 0, 1], train=[0, 1], test=[3])
         >>> store.graph.num_vertices, store.graph.num_edges, store.graph.num_classes
         (4, 4, 2)
-        >>> store.close()
-
         >>> import pandas as pd
         >>> sales = pd.DataFrame({"src": ["Ann", "Bob"], "dst": ["Bag", "Bag"]})
-        >>> people = pd.DataFrame({"id": ["Bob", "Ann", "Bag"], "land": ["de", "fr", None]})
-        >>> store = gsplit.from_arrays(sales, people, ids="any", columns=["land:category"], missing="zero")
-        >>> store.graph.features.tolist()
-        [[0.0, 1.0], [0.0, 0.0], [1.0, 0.0]]
-        >>> store.close()
+        >>> gsplit.from_arrays(sales, ids="any").graph.num_vertices
+        3
     """
     where = "gsplit.from_arrays"
     check_no_trainer(where)
