@@ -214,9 +214,19 @@ def _foreign(path: Path, head: bytes) -> str | None:
     for begins, what, way in FOREIGN_TEXTS:
         if re.match(begins, head, re.IGNORECASE):
             return _named(path, what, way)
-    if controls > max(1, MOST_CONTROLS * len(head)):
+    odd = head.count(0) if _is_utf8(head) else controls  # ids may hold any character but NUL
+    if odd > max(1, MOST_CONTROLS * len(head)):
         return "no text and no Parquet file; export the table as one of these"
     return None
+
+
+def _is_utf8(head: bytes) -> bool:
+    """Return whether bytes are UTF-8, of which the last character may be cut off."""
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(head)
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _controls(head: bytes) -> int:

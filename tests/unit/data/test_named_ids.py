@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import gsplit
@@ -63,6 +63,7 @@ def test_the_map_grows_and_a_slice_of_a_column_is_read_where_it_lies(tmp_path):
 
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.tuples(NAMES, NAMES), min_size=1, max_size=30), st.sampled_from(["csv", "parquet"]))
+@example([("0", "\x1e\x19")], "csv")
 def test_any_ids_give_the_graph_of_their_numbers_and_come_back(tmp_path_factory, edges, suffix):
     folder = tmp_path_factory.mktemp("graph")
     known = numbered(end for edge in edges for end in edge)
