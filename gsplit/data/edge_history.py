@@ -38,7 +38,7 @@ class EdgeHistory:
         """Return the history after one more import, of all these edges and perhaps others."""
         before = 0 if self.duplicates == "keep" else self.repeated
         return EdgeHistory(
-            duplicates=self.duplicates if self.has_combined and not repeated else rule,
+            duplicates=self.duplicates if self.has_combined and (not repeated or rule == "keep") else rule,
             repeated=before + repeated,
             reverses=self.reverses + reverses,
             loops=self.loops + loops,

@@ -86,9 +86,10 @@ def refusal(source: GraphSource, pair: tuple[int, int], repeated: int) -> str:
         if len(places) > 1:
             break
     first, second = map(source.edges.place, places[:2])
+    others = "" if repeated == 1 else f", and {repeated - 1:,} more repeat others"
     return (
-        f"{source.where}: {second}: the edge {shown_edge(source, pair)} was in {first} already, and {repeated - 1:,} "
-        "others are repeated; remove them, or say by --duplicates what becomes of them: first, sum, mean, max, "
+        f"{source.where}: {second}: the edge {shown_edge(source, pair)} was in {first} already{others}; remove "
+        "repeated edges, or say by --duplicates what becomes of them: first, sum, mean, max, "
         "last, count or keep"
     )
 

@@ -21,6 +21,7 @@ from gsplit.data.importers.table_files import TableFile
 from gsplit.data.importers.text_rules import TextRules
 from gsplit.data.importers.unconnected import add_by_id, reach, reaches_of
 from gsplit.data.importers.vertex_files import VertexFiles
+from gsplit.data.repeats import resolved
 from gsplit.data.store import FILE, GraphStore, open_store
 from gsplit.errors import InputError
 
@@ -76,7 +77,10 @@ def from_store(
         flag = "--vertices" if files.vertices else "--unknown add"
         raise InputError(f"{flag} makes vertices of a new graph, or with --add EDGES; {store.path} has its own")
     named = named_ids(store, folder) if any(files.given) else None
-    return FromStore(store_source(store), named, files, build, None)
+    copied = store_source(store)
+    if build.duplicates is not None and copied.edge_history is not None:
+        copied.edge_history.check_next(resolved(build.duplicates, weighted=copied.edges.weighted), str(store.path))
+    return FromStore(copied, named, files, build, None)
 
 
 def _check_ids(store: GraphStore, add: str | TableFile | None, ids: IdOptions, build: BuildOptions) -> None:

@@ -80,13 +80,14 @@ class _Attached:
     def _begin_to_grow(self, kept: GraphArrays) -> None:
         """Count the vertices, where they are called by whole numbers; refuse tables that may hold ids unnoticed."""
         files, rules = self._files, self._rules
+        places = self._labels_at, self._split_at, self._times_at
         for path, column in (
             (self._labels_at, files.label_column),
             (self._split_at, files.split_column),
             (self._times_at, files.times and files.times[0]),
         ):
             if path and column and path not in files.features:
-                rules.refuse_unnamed_ids(path, files.columns_beside_features(path), SPLIT_WORDS)
+                rules.refuse_unnamed_ids(path, files.columns_beside_features(path, places), SPLIT_WORDS)
         if self._ids is not None:
             return
         bounds = [rules.bound(path) for path in files.features]
@@ -185,7 +186,10 @@ class _Attached:
     def _skipped(self) -> dict[Path, set[str]]:
         """Columns of the tables of features that hold something else, by the file, whatever way leads to it."""
         if self._kept is not None:
-            return {path.resolve(): self._files.columns_beside_features(path) for path in self._files.features}
+            places = self._labels_at, self._split_at, self._times_at
+            return {
+                path.resolve(): self._files.columns_beside_features(path, places) for path in self._files.features
+            }
         skip: dict[Path, set[str]] = {}
         files, kinds = self._files, parse_columns(self._files.columns)
         features = {each.resolve() for each in files.features}

@@ -22,8 +22,8 @@ from gsplit.errors import InputError
 KINDS = ("duckdb", "sqlite", "postgresql", "postgres")
 SUFFIXES = (".duckdb", ".ddb", ".db", ".sqlite", ".sqlite3")
 ROWS_AT_ONCE = 1 << 17
-PASSWORD = re.compile(r"(?<=:)[^:/@]*(?=@)|(?<=password=)[^&\s]*")
-"""A password in the address of a database."""
+PASSWORD = re.compile(r"(://[^:/@\s]*:)\S*(?=@)|(password\s*=\s*)(?:'[^']*'|[^&\s]*)", re.IGNORECASE)
+"""A password in the address of a database, and what stands before it."""
 POINTER = re.compile(r"\s+LINE \d+: .*", re.DOTALL)
 """End of DuckDB's messages: a line of the query and a mark below it."""
 NOT_ONE = " is not one SELECT, which it has to be"
@@ -58,8 +58,8 @@ class Queries(Checked):
 
 
 def shown_source(source: str) -> str:
-    """Return a source as messages may show it: without a password."""
-    return PASSWORD.sub("***", source) if "://" in source else source
+    """Return a source, or a text that quotes it, as messages may show it: without a password."""
+    return PASSWORD.sub(lambda found: f"{found[1] or found[2]}***", source)
 
 
 def database_kind(path: Path) -> str | None:

@@ -47,6 +47,8 @@ def store_source(store: GraphStore) -> GraphSource:
     gaps = kept_gaps(store.description, str(store.path / FILE))
     history = history_of(store.description, str(store.path / FILE))
     source = graph_source(store.name, store.graph, str(store.path))
+    if history is not None and history.duplicates == "count":
+        source = replace(source, edges=replace(source.edges, counts=True))
     return replace(source, ids=ids, columns=columns, gaps=gaps, edge_history=history)
 
 

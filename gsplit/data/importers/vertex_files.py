@@ -6,7 +6,7 @@ Each is a ``.npy``, or a table in text or Parquet with one row a vertex, in the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -137,16 +137,17 @@ class VertexFiles(Queries):
         files = (*self.features, self.labels, self.split_file)
         return (path for path in files if path and path.suffix != ".npy")
 
-    def columns_beside_features(self, path: Path) -> set[str]:
-        """Names, in whatever table, and numbers of columns of one, in lower case, that are labels, sets or times."""
-        flags = (
-            (self.labels, self.label_column),
-            (self.split_file, self.split_column),
-            (None, self.times and self.times[0]),
-        )
+    def columns_beside_features(self, path: Path, places: Sequence[Path | None]) -> set[str]:
+        """Names, in whatever table, and numbers of columns of one, in lower case, that are labels, sets or times.
+
+        Args:
+            path: the table whose columns are meant.
+            places: as :func:`places_of` gives them.
+        """
+        flags = (self.label_column, self.split_column, self.times and self.times[0])
         return {
             name
-            for table, names in flags
+            for table, names in zip(places, flags, strict=True)
             for name in names_in(names)
             if not name.isdecimal() or (table is not None and table.resolve() == path.resolve())
         }

@@ -148,3 +148,16 @@ def test_a_number_of_one_of_several_tables_is_none(table, tmp_path):
     with pytest.raises(InputError) as caught:
         imported(table(PAYMENTS, "edges"), tmp_path / "graph", features=paths, label_column="5")
     says(caught.value, "--label-column 5, number")
+
+
+def test_labels_in_a_table_of_features_by_number_also_when_it_grows(tmp_path):
+    for name, edges, rows in (("old", "0,1\n1,2\n", "1,5,9\n0,6,8\n1,7,7\n"), ("new", "3,0\n", "0,4,6\n")):
+        (tmp_path / f"{name}.csv").write_text(edges)
+        (tmp_path / f"{name}-rows.csv").write_text(rows)
+    old = gsplit.import_graph(
+        tmp_path / "old.csv", tmp_path / "a", features=tmp_path / "old-rows.csv", label_column="1", id_column="none"
+    )
+    new = {"features": tmp_path / "new-rows.csv", "label_column": "1", "id_column": "none"}
+    grown = gsplit.import_graph(old, tmp_path / "b", add=tmp_path / "new.csv", **new).graph
+    assert grown.features.tolist() == [[5, 9], [6, 8], [7, 7], [4, 6]]
+    assert grown.labels.tolist() == [1, 0, 1, 0]

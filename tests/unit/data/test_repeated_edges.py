@@ -250,20 +250,43 @@ def test_a_copy_remembers_what_became_of_edges():
     assert import_graph(kept, "summed", duplicates="sum").graph.edge_weight.tolist() == [7, 3]
 
 
+def test_counts_of_a_store_are_not_counted_again():
+    Path("old.csv").write_text(TWICE)
+    counted = import_graph("old.csv", "counted", duplicates="count")
+    assert counted.graph.edge_weight.max() == 2
+    for rule in ("count", None):
+        again = import_graph(counted, f"again-{rule}", duplicates=rule)
+        assert again.graph.edge_weight.tolist() == counted.graph.edge_weight.tolist()
+        assert again.description["edges"]["duplicates"] == "count"
+    with pytest.raises(InputError) as caught:
+        import_graph(counted, "summed", duplicates="sum")
+    says(caught.value, "--duplicates count, sum, counted")
+
+
+def test_edges_that_were_left_out_once_are_not_summed_later():
+    Path("old.csv").write_text(TWICE)
+    Path("new.csv").write_text(TWICE)
+    import_graph("old.csv", "first")
+    import_graph("first", "kept", add="new.csv", duplicates="keep")
+    with pytest.raises(InputError) as caught:
+        import_graph("kept", "summed", add="new.csv", duplicates="sum")
+    says(caught.value, "--duplicates first, sum, kept")
+
+
 def test_refused_edges_are_named_by_their_lines():
     rows = [*((f"a{at}", f"b{at}") for at in range(60)), ("x", "y"), ("a7", "b7"), ("x", "y")]
     named = pd.DataFrame(rows, columns=["src", "dst"])
     with pytest.raises(InputError) as caught:
         import_graph(written(named, "csv"), "out", duplicates="refuse", ids="any")
-    says(caught.value, "e.csv, line 63, 'a7' -> 'b7', line 9, 1 others")
+    says(caught.value, "e.csv, line 63, 'a7' -> 'b7', line 9, 1 more")
     whole = pd.DataFrame({"src": [0, 1, 0], "dst": [1, 2, 1]})
     with pytest.raises(InputError) as caught:
         import_graph(written(whole, "parquet"), "out", duplicates="refuse")
-    says(caught.value, "e.parquet, row 2, 0 -> 1, row 0, 0 others")
+    says(caught.value, "e.parquet, row 2, 0 -> 1, row 0")
     import_graph(written(whole[:2], "csv"), "first", duplicates="refuse")
     with pytest.raises(InputError) as caught:
         import_graph("first", "second", add=written(whole[2:], "csv", "new"), duplicates="refuse")
-    says(caught.value, "new.csv, line 2, 0 -> 1, edge 0, 0 others")
+    says(caught.value, "new.csv, line 2, 0 -> 1, edge 0")
     assert not Path("out").exists()
     assert not Path("second").exists()
 
