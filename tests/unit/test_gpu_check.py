@@ -223,6 +223,7 @@ def test_the_project_s_own_environment_is_filled_by_its_makefile(tmp_path):
     assert not missing.missing()  # of the environment of the tests
 
 
+@pytest.mark.slow
 def test_a_part_is_rehearsed(tmp_path):
     done = rehearse(tmp_path / "out", "--gpus", "2", "--only", "killed")
     table = (tmp_path / "out" / "table.md").read_text()
