@@ -14,9 +14,6 @@ from numpy.typing import NDArray
 
 from gsplit.data.importers.gaps import Gaps
 
-EXACT_WHOLE = 1 << 53
-"""Whole numbers from this on are not all doubles, so that ids may have been rounded to them."""
-
 
 def value_type(type_: Any) -> Any:
     """Return the type of the values of a column, which a dictionary may hold."""
@@ -66,23 +63,39 @@ def written(column: Any) -> Any:
     if not pa.types.is_floating(of):
         return column.cast(text).fill_null("")
     values, at = np.unique(_floats(column), return_inverse=True)
-    words = pa.array(np.where(np.isnan(values), "", values.astype(str)), text)
+    words = pa.array(np.where(np.isnan(values), "", values.astype(str)).tolist(), text)
     return words.take(pa.array(at.ravel()))
 
 
 def ids_of(column: Any) -> tuple[Any, int | None]:
     """Ids of a plain column as texts, whole floats as digits; and the first number that is no whole one."""
-    if not pa.types.is_floating(column.type) and not pa.types.is_decimal(column.type):
+    if pa.types.is_decimal(column.type):
+        whole = pa.decimal256(76, 0) if pa.types.is_decimal256(column.type) else pa.decimal128(38, 0)
+        try:
+            return written(column.cast(whole)), None
+        except pa.ArrowInvalid:
+            return column, first_that_fails(column, whole)
+    if not pa.types.is_floating(column.type):
         return written(column), None
     numbers, bad = whole_numbers(column)
-    gaps = _gaps(column)
     texts = pa.array(numbers).cast(pa.large_string())
-    return pc.if_else(pa.array(gaps), pa.scalar("", pa.large_string()), texts), bad
+    return pc.if_else(gaps_of(column), pa.scalar("", pa.large_string()), texts), bad
+
+
+def wanted_whole(column: Any, at: int) -> str:
+    """What messages say that a value of a plain column is not, which is no id: a whole number, or one not rounded."""
+    of = column.type
+    if not pa.types.is_floating(of) or not float(column[at].as_py()).is_integer():
+        return "a whole number"
+    return f"a whole number below {_exact_below(of.to_pandas_dtype()):,}, from where on those of {of} are rounded"
 
 
 def whole_numbers(column: Any) -> tuple[NDArray[np.int64], int | None]:
-    """Values of a plain column as int64 [n], 0 at gaps; and the first that is no whole number of 64 bits."""
-    gaps = _gaps(column)
+    """Values of a plain column as int64 [n], 0 at gaps; and the first that is no whole number of 64 bits.
+
+    Floats may have been rounded from where on not all whole numbers are floats, and are not taken from there on.
+    """
+    gaps = gaps_of(column).to_numpy(zero_copy_only=False)
     try:
         if is_text(column.type):
             words = pc.utf8_trim_whitespace(column.cast(pa.large_string()))
@@ -92,14 +105,21 @@ def whole_numbers(column: Any) -> tuple[NDArray[np.int64], int | None]:
                 return np.zeros(len(column), np.int64), int(np.argmax(bad))
             column = words
         elif pa.types.is_floating(column.type):
-            values = _floats(column).astype(np.float64)
-            bad = ~gaps & ((values != np.floor(values)) | (np.abs(values) > EXACT_WHOLE))
+            floats = _floats(column)
+            values = floats.astype(np.float64)
+            bad = ~gaps & ((values != np.floor(values)) | (np.abs(values) >= _exact_below(floats.dtype)))
             if bad.any():
                 return np.zeros(len(column), np.int64), int(np.argmax(bad))
             return np.where(gaps, 0, values).astype(np.int64), None
         return column.cast(pa.int64()).fill_null(0).to_numpy(), None
     except pa.ArrowInvalid:
         return np.zeros(len(column), np.int64), first_that_fails(column, pa.int64())
+
+
+def gaps_of(column: Any) -> Any:
+    """Where a plain column has no value or NaN, as truth values of pyarrow."""
+    halves = pa.types.is_float16(column.type)  # older versions of pyarrow do not look for NaN in them
+    return (column.cast(pa.float32()) if halves else column).is_null(nan_is_null=True)
 
 
 def numbers_of(column: Any, type_: Any, gaps: Gaps) -> tuple[Any, int | None]:
@@ -132,5 +152,5 @@ def _floats(column: Any) -> NDArray[np.floating[Any]]:
     return np.asarray(column.to_numpy(zero_copy_only=False))
 
 
-def _gaps(column: Any) -> NDArray[np.bool_]:
-    return np.asarray(column.is_null(nan_is_null=True).to_numpy(zero_copy_only=False))
+def _exact_below(dtype: Any) -> int:
+    return 1 << int(np.finfo(dtype).nmant) + 1

@@ -96,12 +96,12 @@ class ParquetTable:
             yield arrays
 
     def _whole(self, column: Any, field: Any, rows: int) -> NDArray[np.int64]:
-        if (gaps := column.is_null(nan_is_null=True)).true_count:
+        if (gaps := self._columns.gaps_of(column)).true_count:
             at = rows + gaps.to_numpy(zero_copy_only=False).argmax()
             raise InputError(f"{self.path}, {self.place(at)}: column {printable_line(field.name)} is empty")
         numbers, bad = self._columns.whole_numbers(column)
         if bad is not None:
-            raise InputError(self._odd(column, field, rows, bad, "a whole number"))
+            raise InputError(self._odd(column, field, rows, bad, self._columns.wanted_whole(column, bad)))
         return numbers
 
     def texts(self, columns: Sequence[int]) -> Iterator[list[Any]]:
@@ -118,7 +118,7 @@ class ParquetTable:
             for column, field in zip(batch, fields, strict=True):
                 found, bad = self._columns.ids_of(column)
                 if bad is not None:
-                    raise InputError(self._odd(column, field, rows, bad, "a whole number"))
+                    raise InputError(self._odd(column, field, rows, bad, self._columns.wanted_whole(column, bad)))
                 texts.append(self._rules.stripped(found))
             yield texts
 

@@ -159,6 +159,32 @@ def test_other_numbers_are_no_ids(made, refused, tmp_path, value, words, ids):
     says(str(caught.value).replace("'", ""), "e.parquet, row 2, src", words)
 
 
+@pytest.mark.parametrize(("dtype", "bits"), [(np.float64, 53), (np.float32, 24), (np.float16, 11)])
+@pytest.mark.parametrize("ids", ["whole", "any"])
+def test_floats_that_may_be_other_ids_are_refused(made, tmp_path, dtype, bits, ids):
+    """From there on two ids may have become one float."""
+    bound = 1 << bits
+    assert dtype(bound) == dtype(bound + 1)
+    table_of(tmp_path, "e", src=pa.array(np.array([1, bound, bound + 1], dtype)), dst=[1, 2, 0])
+    with pytest.raises(InputError) as caught:
+        gsplit.import_graph("e.parquet", "never", ids=ids)
+    says(str(caught.value), "e.parquet, row 1, src", f"below {bound:,}")
+    below = np.array([bound - 1, bound - 2, bound - 1], dtype)
+    table_of(tmp_path, "e", src=pa.array(below), dst=pa.array(below[[1, 2, 0]]))
+    store = gsplit.import_graph("e.parquet", "kept", ids="any", duplicates="keep", self_loops="keep")
+    assert store.ids().of(np.arange(2)) == [[bound - 1, bound - 2]]
+
+
+@pytest.mark.parametrize("type_", [pa.decimal128(38, 0), pa.decimal128(38, 4), pa.decimal256(60, 0)], ids=str)
+def test_ids_of_more_than_64_bits(made, tmp_path, type_):
+    """As DuckDB has whole numbers of 128 bits."""
+    ids = [2**70, 0, -(2**80)]
+    column = pa.array([Decimal(each) for each in ids], type_)
+    table_of(tmp_path, "e", src=column, dst=column.take(pa.array([1, 2, 0])))
+    store = gsplit.import_graph("e.parquet", "wide", ids="any")
+    assert set(map(str, store.ids().of(np.arange(3))[0])) == set(map(str, ids))
+
+
 def table_of(tmp_path, name, **columns):
     pq.write_table(pa.table(columns), tmp_path / f"{name}.parquet")
     return f"{name}.parquet"
