@@ -5,15 +5,38 @@ Each is kept in a Parquet file, and is a table like any other from there on.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from gsplit.data.importers.in_memory import given_array
+from gsplit.data.importers.matching import IDS, NO_IDS
 from gsplit.data.importers.parquet_tables import pyarrow_for_tables
 from gsplit.data.importers.table_files import TableFile, one_line, table_file, write_table
 from gsplit.errors import InputError
+
+
+@dataclass(frozen=True)
+class IdNames:
+    """What an index of ids may be called: as a column of ids in a file."""
+
+    id_column: str | None = None
+    of_any_kind: bool = False
+    """Whether an index of another name is left to the import, which looks for ids in it."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names in lower case; of none where no column holds ids."""
+        if self.id_column is None:
+            return IDS
+        return () if self.id_column == NO_IDS else tuple(str(self.id_column).lower().split(","))
+
+    def call(self, index: Any) -> bool:
+        """Return whether an index of pandas, all of whose levels have names, holds ids."""
+        named = all(name not in (None, "") for name in index.names)
+        return named and (self.of_any_kind or all(str(name).lower() in self.names for name in index.names))
 
 
 def is_frame(value: Any) -> bool:
@@ -23,23 +46,25 @@ def is_frame(value: Any) -> bool:
     return hasattr(value, "__arrow_c_stream__") and not hasattr(value, "chunks")  # which an array of Arrow has
 
 
-def frame_file(value: Any, folder: Path, called: str, *, has_index: bool = True) -> TableFile:
+def frame_file(value: Any, folder: Path, called: str, ids: IdNames | None) -> TableFile:
     """Keep a table in a Parquet file.
 
     Args:
         value: a table or a column; an index of pandas that has a name is one more column.
         folder: for the file; the caller removes it.
         called: what messages call it.
-        has_index: whether the index of pandas would tell rows apart if it had a name.
+        ids: what ids are called; None: rows have none, and an index without a name means nothing.
 
     Raises:
-        InputError: for what makes no table of Arrow, and an index without a name that does not count the rows.
+        InputError: for what makes no table of Arrow, and an index that is neither ids nor counts the rows.
     """
     pa = pyarrow_for_tables(Path(called))
     frame = value.to_frame() if hasattr(value, "to_frame") else value
+    if frame is not value and ids is not None and str(value.name or "").lower() in ids.names:
+        frame = value.rename(_short(called)).to_frame()  # a column alone holds values, whatever its name
     try:
         if hasattr(frame, "iloc"):
-            table = pa.Table.from_pandas(frame, preserve_index=_keeps_index(frame.index, called, has_index))
+            table = pa.Table.from_pandas(frame, preserve_index=_keeps_index(value, called, ids))
         else:
             to_arrow = getattr(frame, "to_arrow", None)  # of Polars, in types that each version of Arrow writes
             table = pa.RecordBatchReader.from_stream(frame) if to_arrow is None else to_arrow()
@@ -51,34 +76,65 @@ def frame_file(value: Any, folder: Path, called: str, *, has_index: bool = True)
         raise InputError(f"{called} is a {type(value).__name__} that makes no table: {one_line(error)}") from None
 
 
-def given_file(value: Any, folder: Path, called: str) -> TableFile:
+def given_file(value: Any, folder: Path, called: str, ids: IdNames) -> TableFile:
     """Keep a table in a Parquet file, or an array in a ``.npy``; arguments as of :func:`frame_file`."""
     if is_frame(value):
-        return frame_file(value, folder, called)
+        return frame_file(value, folder, called, ids)
     array, path = given_array(value, called), _path(folder, called, ".npy")
     assert array is not None
     np.save(path, array)
     return table_file(path, called)
 
 
-def set_file(value: Any, folder: Path, called: str, *, named: bool) -> TableFile:
-    """Keep a vertex set: a mask or ids, of any kind if ``named``; other arguments as of :func:`frame_file`."""
+def set_file(value: Any, folder: Path, called: str, ids: IdNames) -> TableFile:
+    """Keep a vertex set: a mask or ids, of any kind if those of ``ids`` are; arguments as of :func:`frame_file`."""
     is_column = not is_frame(value) or hasattr(value, "to_frame")
-    if named and is_column:
+    if ids.of_any_kind and is_column:
         value = pyarrow_for_tables(Path(called)).table({"id": np.asarray(value)})
-    return given_file(np.asarray(value) if is_column and not named else value, folder, called)
+    return given_file(np.asarray(value) if is_column and not ids.of_any_kind else value, folder, called, ids)
 
 
-def _keeps_index(index: Any, called: str, has_index: bool) -> bool:
-    """Return whether an index of pandas becomes a column: where it has a name."""
+def given_set(value: Any, called: str, ids: IdNames) -> Any:
+    """Return a vertex set as it was given, but of a mask of pandas whose index holds ids those that it marks.
+
+    Raises:
+        InputError: for a mask whose index is neither ids nor counts the rows, or that has gaps.
+    """
+    if not hasattr(value, "iloc"):
+        return value
+    column = value.iloc[:, 0] if getattr(value, "shape", ())[1:] == (1,) else value
+    if not hasattr(column, "to_frame") or column.dtype.kind != "b":
+        return value
+    if column.isna().any():
+        raise InputError(f"{called} is a mask with gaps; .fillna(False) leaves these vertices out")
+    mask = column.to_numpy(bool)
+    if not _keeps_index(column, called, ids):
+        return mask
+    marked = column.index[mask]
+    return marked.to_frame(index=False) if marked.nlevels > 1 else np.asarray(marked)
+
+
+def _keeps_index(value: Any, called: str, ids: IdNames | None) -> bool:
+    """Return whether the index of a frame or a column of pandas becomes a column: where it has a name."""
+    if not hasattr(value, "index"):
+        return False  # an index itself, as a column
+    index, is_column = value.index, hasattr(value, "to_frame")
     named = any(name is not None for name in index.names)
-    if has_index and not named and not np.array_equal(index, np.arange(len(index))):
-        raise InputError(
-            f"{called} has an index without a name that does not count its rows; .rename_axis('id') matches rows by "
-            "it, .reset_index(drop=True) takes them in their order"
-        )
-    return named
+    if ids is None or (named and (not is_column or ids.call(index))):
+        return named
+    if not named and np.array_equal(index, np.arange(len(index))):
+        return False
+    which = f"called {', '.join(map(str, index.names))}, as no ids are" if named else "without a name"
+    raise InputError(
+        f"{called} has an index {which}{'' if named else ' that does not count its rows'}; "
+        f".rename_axis({next(iter(ids.names), 'id')!r}) matches rows by it, .reset_index(drop=True) takes them in "
+        "their order"
+    )
+
+
+def _short(called: str) -> str:
+    return called.rpartition(" ")[2]
 
 
 def _path(folder: Path, called: str, suffix: str) -> Path:
-    return folder / f"{called.rpartition(' ')[2]}{suffix}"
+    return folder / f"{_short(called)}{suffix}"

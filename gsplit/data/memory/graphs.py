@@ -14,7 +14,7 @@ from gsplit.data.build import BuildOptions, fill_store
 from gsplit.data.folders import FolderWriter, writing_folder
 from gsplit.data.graph import VERTEX_SETS
 from gsplit.data.importers.databases import Queries
-from gsplit.data.importers.frames import frame_file, given_file, is_frame, set_file
+from gsplit.data.importers.frames import IdNames, frame_file, given_file, given_set, is_frame, set_file
 from gsplit.data.importers.in_memory import arrays_source
 from gsplit.data.importers.keys import Keys
 from gsplit.data.importers.named_edges import IdOptions
@@ -66,8 +66,8 @@ def from_arrays(
             ``task="regression"`` numbers [N] or [N, C], NaN where one is not known. Or a table or a column, also of
             names of classes.
         edge_weight: [E] finite numbers.
-        train, valid, test: the vertex sets, each a mask [N] of booleans or a list of ids; their vertices are
-            labelled.
+        train, valid, test: the vertex sets, each a mask [N] of booleans, which goes by its index where pandas names
+            that, or a list of ids; their vertices are labelled.
         num_vertices: N; by default what ``x``, ``y`` or masks tell, or the largest id.
         num_classes: C; by default one more than the largest label.
         name: of the graph.
@@ -100,11 +100,16 @@ def from_arrays(
     where = "gsplit.from_arrays"
     check_no_trainer(where)
     tables = {"x": x, "y": y, "split_file": options.get("split_file")}
-    vertex_sets = {"train": train, "valid": valid, "test": test}
+    named = IdNames(options.get("id_column"), options.get("ids") == "any")
+    vertex_sets = {
+        key: given_set(value, f"{where}: {key}", named)
+        for key, value in (("train", train), ("valid", valid), ("test", test))
+    }
     if any(map(is_frame, (edge_index, *tables.values()))):
         return _of_tables(
             edge_index,
             {**tables, **vertex_sets},
+            named,
             edge_weight=edge_weight,
             num_vertices=num_vertices,
             num_classes=num_classes,
@@ -222,6 +227,7 @@ def from_dgl(
 def _of_tables(
     edge_index: Any,
     others: dict[str, Any],
+    named: IdNames,
     *,
     edge_weight: Any,
     num_vertices: int | None,
@@ -248,7 +254,7 @@ def _of_tables(
                     f"{where}: edge_weight is for arrays of edges; give the table a column called weight"
                 )
             kept |= {key: value for key, value in others.items() if value is not None and key != "split_file"}
-            source: TableFile | GraphSource = frame_file(edge_index, folder, f"{where}: edge_index", has_index=False)
+            source: TableFile | GraphSource = frame_file(edge_index, folder, f"{where}: edge_index", None)
         else:
             arrays = {key: None if key in kept else value for key, value in others.items()}
             source = arrays_source(
@@ -262,11 +268,8 @@ def _of_tables(
                 name=name,
                 where=where,
             )
-        named = ids.ids == "any"
         paths = {
-            FIELDS[key]: set_file(value, folder, f"{where}: {key}", named=named)
-            if key in VERTEX_SETS
-            else given_file(value, folder, f"{where}: {key}")
+            FIELDS[key]: (set_file if key in VERTEX_SETS else given_file)(value, folder, f"{where}: {key}", named)
             for key, value in kept.items()
         }
         files = options_of(VertexFiles, {**asked, **paths})

@@ -141,6 +141,61 @@ def test_vertex_sets_are_ids_of_any_kind(ids):
 
 
 ARRAY = np.array([[0, 1], [1, 2]])
+BY_ID = pd.DataFrame(
+    {"a": [0.2, 0, 0.1], "y": [2, 0, 1], "set": [True, False, False]}, index=pd.Index([2, 0, 1], name="id")
+)
+UNNAMED = BY_ID["set"].rename_axis(None)
+MASKS = {
+    "a column": BY_ID["set"],
+    "a frame": BY_ID[["set"]],
+    "of pandas' own type": BY_ID["set"].astype("boolean"),
+    "of some vertices": BY_ID["set"][:1],
+}
+
+
+@pytest.mark.parametrize("mask", MASKS)
+def test_masks_go_by_the_index_that_features_and_labels_go_by(mask):
+    for x, y in ((BY_ID[["a"]], BY_ID["y"]), (None, BY_ID["y"]), (None, [0, 1, 2]), (np.eye(3), [0, 1, 2])):
+        with gsplit.from_arrays(ARRAY, x, y, train=MASKS[mask], test=[0]) as store:
+            assert (store.graph.train_idx.tolist(), store.graph.test_idx.tolist()) == ([2], [0])
+            assert store.graph.labels.tolist() == [0, 1, 2]
+    people = BY_ID.rename(index=["a", "b", "c"].__getitem__)
+    for name, options in (("id", {}), ("who", {"id_column": "who"})):
+        named = people.rename_axis(name)
+        with gsplit.from_arrays(NAMED, y=named["y"], train=named[["set"]], ids="any", **options) as store:
+            assert (store.graph.train_idx.tolist(), store.graph.labels.tolist()) == ([2], [0, 1, 2])
+
+
+def test_masks_go_by_an_index_of_several_columns():
+    edges = pd.DataFrame({"a": [1, 1], "b": [1, 2], "c": [1, 2], "d": [2, 1]})
+    ids = pd.MultiIndex.from_tuples([(1, 2), (2, 1), (1, 1)], names=["shop", "till"])
+    tills = pd.DataFrame({"y": [0, 1, 2], "set": [False, True, True]}, index=ids)
+    options = {"ids": "any", "source_column": "a,b", "destination_column": "c,d", "id_column": "shop,till"}
+    with gsplit.from_arrays(edges, y=tills["y"], train=tills["set"], **options) as store:
+        assert store.graph.labels[store.graph.train_idx].tolist() == [1, 2]
+
+
+class Column:
+    """A column of a library that has no index, as Polars."""
+
+    def __init__(self, values, name=""):
+        self._values, self.name = values, name
+
+    def rename(self, name):
+        return Column(self._values, name)
+
+    def to_frame(self):
+        return Exported(pd.DataFrame({self.name: self._values}))
+
+
+@pytest.mark.parametrize("name", ["", "id", "Node", None, 0, "label"])
+def test_a_column_alone_is_the_labels_whatever_its_name(name):
+    columns = [pd.Series([0, 1, 1], name=name), pd.Series([1, 0, 1], index=pd.Index([2, 0, 1], name="id"), name=name)]
+    for column in [*columns, pd.Index([0, 1, 1], name=name), Column([0, 1, 1], str(name or ""))]:
+        with gsplit.from_arrays(ARRAY, y=column) as store:
+            assert store.graph.labels.tolist() == [0, 1, 1]
+
+
 TABLE = pd.DataFrame({"src": [0, 1], "dst": [1, 2]})
 NAMED = pd.DataFrame({"src": ["a", "b"], "dst": ["b", "c"]})
 BAD: list[tuple[dict, str]] = [
@@ -154,6 +209,20 @@ BAD: list[tuple[dict, str]] = [
     ({"edge_index": ARRAY, "x": pd.DataFrame({"a": [1, "x", 3.5]})}, "x, DataFrame, a"),
     ({"edge_index": ARRAY, "x": pd.DataFrame({"a": [1, 2, 4]}, index=[2, 0, 1])}, "x, index, .rename_axis('id')"),
     ({"edge_index": ARRAY, "y": pd.Series([1, 2, 4], index=[2, 0, 1])}, "y, index, .reset_index(drop=True)"),
+    ({"edge_index": ARRAY, "y": [0, 1, 1], "train": UNNAMED}, "train, index, .rename_axis('id')"),
+    ({"edge_index": ARRAY, "y": BY_ID["y"], "train": UNNAMED}, "train, index, .reset_index"),
+    ({"edge_index": ARRAY, "y": [0, 1, 1], "train": BY_ID["set"].rename_axis("group")}, "train, index, group"),
+    (
+        {"edge_index": ARRAY, "y": [0, 1, 1], "train": BY_ID["set"].where(BY_ID["a"] > 0).astype("boolean")},
+        "train, gaps",
+    ),
+    ({"edge_index": ARRAY, "y": pd.Series([0, 1, 1], index=pd.Index([0, 1, 1], name="group"))}, "y, index, group"),
+    ({"edge_index": ARRAY, "y": BY_ID["y"], "id_column": "who"}, "y, index, id, .rename_axis('who')"),
+    ({"edge_index": ARRAY, "y": BY_ID["y"], "id_column": "none"}, "y, index, id, .reset_index(drop=True)"),
+    (
+        {"edge_index": NAMED, "y": pd.Series([0, 1, 1], pd.Index([*"abc"], name="who")), "ids": "any"},
+        "y, who, --id-column",
+    ),
     ({"edge_index": ARRAY, "x": pd.DataFrame([[1, 2]] * 3, columns=["a", "a"])}, "x, DataFrame, a"),
     ({"edge_index": NAMED, "ids": "any", "x": np.eye(3)}, "x, ids, --ids any"),
     ({"edge_index": NAMED, "ids": "any", "train": ["d"], "y": PEOPLE}, "y"),
