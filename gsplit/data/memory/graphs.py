@@ -20,6 +20,7 @@ from gsplit.data.importers.keys import Keys
 from gsplit.data.importers.named_edges import IdOptions
 from gsplit.data.importers.source import GraphSource
 from gsplit.data.importers.table_files import TableFile
+from gsplit.data.importers.text_rules import TextRules
 from gsplit.data.importers.vertex_files import VertexFiles
 from gsplit.data.inputs import open_inputs
 from gsplit.data.memory.temporary import Temporary
@@ -30,8 +31,8 @@ from gsplit.processes import check_no_trainer
 
 FIELDS = {"x": "features", "y": "labels", "split_file": "split_file", **{name: name for name in VERTEX_SETS}}
 """Arguments of :func:`from_arrays` that may be tables, each with its field of VertexFiles."""
-WITHOUT = ("features", "labels", *VERTEX_SETS, "num_vertices", *(field.name for field in fields(Queries)))
-"""Fields of options that have arguments of their own, or none."""
+WITHOUT = ("features", "labels", *VERTEX_SETS, "num_vertices", "quote", "header", *(f.name for f in fields(Queries)))
+"""Fields of options that have arguments of their own, or none, and those of text."""
 TAKERS = {"torch_geometric": "from_pyg", "dgl": "from_dgl"}
 """Packages of graphs, and what takes theirs."""
 
@@ -77,8 +78,7 @@ def from_arrays(
             ``duplicates`` (the first of equal edges stays by default; ``"sum"`` adds up their weights),
             ``split=(0.6, 0.2, 0.2)`` with ``seed``, ``task``, ``feature_dtype``. Where there are tables also those of
             ``VertexFiles`` and ``IdOptions``, as in :func:`gsplit.import_graph`: ``ids="any"``, ``id_column``,
-            ``columns``, ``missing``, ``label_column``, ``split_column``, ``split_file`` (a path or a table) and so
-            on.
+            ``strip``, ``columns``, ``missing``, ``label_column``, ``split_file`` (a path or a table) and so on.
 
     Returns:
         The store, for ``gsplit.partition``. With ``with`` or ``close()`` a temporary one goes earlier.
@@ -101,10 +101,8 @@ def from_arrays(
     check_no_trainer(where)
     tables = {"x": x, "y": y, "split_file": options.get("split_file")}
     named = IdNames(options.get("id_column"), options.get("ids") == "any")
-    vertex_sets = {
-        key: given_set(value, f"{where}: {key}", named)
-        for key, value in (("train", train), ("valid", valid), ("test", test))
-    }
+    sets = {"train": train, "valid": valid, "test": test}
+    vertex_sets = {key: given_set(value, f"{where}: {key}", named) for key, value in sets.items()}
     if any(map(is_frame, (edge_index, *tables.values()))):
         return _of_tables(
             edge_index,
@@ -240,10 +238,10 @@ def _of_tables(
 ) -> GraphStore:
     """The store of tables, and of the arrays beside them; ``others`` are arguments by their keys in ``FIELDS``."""
     asked = {key: value for key, value in options.items() if key != "split_file" or not is_frame(value)}
-    check_options(asked, VertexFiles, IdOptions, BuildOptions, where=where, without=WITHOUT)
+    check_options(asked, VertexFiles, IdOptions, TextRules, BuildOptions, where=where, without=WITHOUT)
     _check_name(name, where)
     build = options_of(BuildOptions, {**asked, "num_vertices": num_vertices})
-    ids = options_of(IdOptions, asked)
+    ids, texts = options_of(IdOptions, asked), options_of(TextRules, asked)
 
     def fill(writer: FolderWriter) -> None:
         folder = writer.path.parent
@@ -278,7 +276,8 @@ def _of_tables(
             found = replace(found, num_classes=num_classes)
         fill_store(writer, found, made, name=name, described_as=where)
 
-    return _kept(fill, where, out, overwrite)
+    with texts.applied():
+        return _kept(fill, where, out, overwrite)
 
 
 def as_store(graph: Any, call: str) -> GraphStore | Path:

@@ -175,6 +175,15 @@ def test_masks_go_by_an_index_of_several_columns():
         assert store.graph.labels[store.graph.train_idx].tolist() == [1, 2]
 
 
+def test_spaces_around_ids_are_removed():
+    edges = pd.DataFrame({"src": ["a ", "b "], "dst": ["b", " c"]})
+    labels = pd.Series([0, 1, 2], index=pd.Index([" c", "a", "b "], name="id"))
+    with gsplit.from_arrays(edges, y=labels, train=[" b"], ids="any", strip=True) as store:
+        assert (store.graph.labels.tolist(), store.graph.train_idx.tolist()) == ([1, 2, 0], [1])
+    with gsplit.from_arrays(edges, ids="any") as store:  # the rule goes with its call
+        assert store.graph.num_vertices == 4
+
+
 class Column:
     """A column of a library that has no index, as Polars."""
 
@@ -230,6 +239,8 @@ BAD: list[tuple[dict, str]] = [
     ({"edge_index": NAMED, "ids": "any", "num_vertices": 5}, "--num-vertices"),
     ({"edge_index": TABLE, "features": "x.csv"}, "gsplit.from_arrays, 'features'"),
     ({"edge_index": TABLE, "edges_query": "SELECT 1"}, "gsplit.from_arrays, 'edges_query'"),
+    ({"edge_index": TABLE, "quote": "'"}, "gsplit.from_arrays, 'quote', strip"),
+    ({"edge_index": TABLE, "strip": "yes"}, "--strip"),
     ({"edge_index": TABLE, "colums": ["a:time"]}, "gsplit.from_arrays, 'colums'"),
     ({"edge_index": TABLE, "name": "a\nb"}, "name"),
     ({"edge_index": ARRAY, "columns": ["a:time"]}, "gsplit.from_arrays, 'columns'"),
