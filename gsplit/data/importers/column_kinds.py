@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from gsplit.data.columns.assembled import FeatureColumn, Kind
 from gsplit.data.importers.checked import NotNumbersError, printable_line
 from gsplit.data.importers.gaps import Gaps
+from gsplit.data.importers.same_numbers import respelt
 from gsplit.data.importers.tables import Table
 from gsplit.data.importers.times import UNITS, check_form, days_of, form_of, wanted
 from gsplit.errors import InputError
@@ -229,12 +230,24 @@ def _codes(texts: Any, column: FeatureColumn, gaps: Gaps) -> tuple[NDArray[np.in
     import pyarrow.compute as pc
 
     words = pc.utf8_trim_whitespace(texts)
-    found = pc.index_in(words, pa.array(column.categories, words.type)).fill_null(-1)
-    codes = found.to_numpy(zero_copy_only=False).astype(np.int64)
-    if not column.reject_unknown or (codes >= 0).all():
-        return codes, None
-    bad = (codes < 0) & ~gaps.marked(words).to_numpy(zero_copy_only=False)
-    return codes, int(np.argmax(bad)) if bad.any() else None
+    codes = _positions(words, column.categories)
+    strange = (codes < 0) & ~gaps.marked(words).to_numpy(zero_copy_only=False)
+    if strange.any():
+        other = respelt(pc.unique(words.filter(pa.array(strange))).to_pylist(), column.categories)
+        number = {name: at for at, name in enumerate(column.categories)}
+        at = _positions(words, tuple(other))
+        codes = np.where(at < 0, codes, np.array([*(number[name] for name in other.values()), -1], np.int64)[at])
+        strange &= codes < 0
+    return codes, int(np.argmax(strange)) if column.reject_unknown and strange.any() else None
+
+
+def _positions(words: Any, among: tuple[str, ...]) -> NDArray[np.int64]:
+    """The place of each text among others, -1 where it is not there."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    found = pc.index_in(words, pa.array(among, words.type)).fill_null(-1)
+    return np.asarray(found.to_numpy(zero_copy_only=False).astype(np.int64))
 
 
 def _code(texts: Any, column: FeatureColumn, gaps: Gaps) -> Encoded:

@@ -5,6 +5,7 @@ Ids are no values: one that is called ``NA`` is an id.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Iterable, Sequence
@@ -51,7 +52,7 @@ class Gaps:
 
     def __contains__(self, text: str) -> bool:
         word = text.strip().lower()
-        return not word or word in self.words
+        return not word or word in self.words or (len(self.numbers) > 0 and _number(word) in self.numbers.tolist())
 
     @property
     def spellings(self) -> list[str]:
@@ -69,7 +70,7 @@ class Gaps:
                 found |= {word, word.upper(), word.capitalize(), word.title()}
         return sorted(found | {f" {word}" for word in found})
 
-    @property
+    @functools.cached_property
     def numbers(self) -> NDArray[np.float64]:
         """The words that are numbers, such as -999, however they are written."""
         return np.array([number for word in self.words if (number := _number(word)) is not None], np.float64)
@@ -87,7 +88,10 @@ class Gaps:
         import pyarrow.compute as pc
 
         words = pc.utf8_lower(pc.utf8_trim_whitespace(texts))
-        return pc.is_in(words, pa.array(["", *self.words], words.type))
+        gaps = {"", *self.words}
+        if len(self.numbers):
+            gaps.update(word for word in pc.unique(words).drop_null().to_pylist() if word in self)
+        return pc.is_in(words, pa.array(list(gaps), words.type))
 
     def cleared(self, texts: Any) -> Any:
         """Return texts of pyarrow with nothing in place of gaps."""

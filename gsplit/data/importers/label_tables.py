@@ -21,6 +21,7 @@ from gsplit.data.importers.checked import NotNumbersError, is_number, printable_
 from gsplit.data.importers.column_kinds import column_of, read_columns, usual_kind
 from gsplit.data.importers.gaps import USUAL, Gaps
 from gsplit.data.importers.row_rules import RowRules
+from gsplit.data.importers.same_numbers import respelt
 from gsplit.data.importers.vertex_tables import VertexTable, placed
 from gsplit.data.labels.class_names import SHOWN
 from gsplit.data.labels.time_sets import Times
@@ -124,6 +125,8 @@ def _say_unlabelled(table: VertexTable, gaps: int, rows: int) -> None:
 
 def _named(table: VertexTable, words: list[str], known: tuple[str, ...]) -> Labels:
     """Class numbers [rows], -1 without a name, known names first, then in their order; and the names."""
+    other = respelt(set(words), known)
+    words = [other.get(word, word) for word in words]
     names = _names_after(table, known, {word for word in words if word})
     odd = [name for name in names if not is_number(name)]
     if len(odd) == 1 and len(names) > FEW_CLASSES and not known:
@@ -195,8 +198,11 @@ def _of_lists(table: VertexTable, lists: list[list[str] | None], known: tuple[st
             raise InputError(f"{table.table.path} lists class {longest[:40]}; there may be {MOST_LISTED:,} classes")
         marks = _marked(lists, {name: int(name) for name in found}, table)
         return Labels(marks, table.vertices, are_lists=True)
+    other = respelt(found, known)
+    found -= other.keys()
     names = _names_after(table, known, found, "lists of ")
-    marks = _marked(lists, {name: at for at, name in enumerate(names)}, table)
+    number = {name: at for at, name in enumerate(names)}
+    marks = _marked(lists, number | {word: number[name] for word, name in other.items()}, table)
     return Labels(marks, table.vertices, names, are_lists=True)
 
 

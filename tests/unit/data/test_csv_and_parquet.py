@@ -185,6 +185,45 @@ def test_ids_of_more_than_64_bits(made, tmp_path, type_):
     assert set(map(str, store.ids().of(np.arange(3))[0])) == set(map(str, ids))
 
 
+WHOLES = [
+    pa.array([1, 2, NONE, 1, 2, 1], pa.float64()),
+    pa.array([1, 2, NONE, 1, 2, 1], pa.int64()),
+    pa.array([1, 2, NONE, 1, 2, 1], pa.float32()),
+    pa.array(["1", "2", "", "1", "2", "1"]),
+    pa.array([*map(Decimal, ("1", "2")), NONE, *map(Decimal, ("1", "2", "1"))], pa.decimal128(9, 2)),
+]
+
+
+@pytest.mark.parametrize("kind", ["category", "code"])
+def test_whole_numbers_are_the_categories_that_they_were(made, tmp_path, kind):
+    made()
+    (tmp_path / "more.csv").write_text("src,dst\n0,3\n")
+    grow = {"add": "more.csv", "missing": "zero", "overwrite": True}
+    made_of = {"columns": (f"x:{kind}",), "missing": "zero", "overwrite": True}
+    for at, values in enumerate(WHOLES):
+        first = table_of(tmp_path, "first", id=range(6), x=values)
+        store = gsplit.import_graph("ring.csv", "first", features=first, **made_of)
+        for table in both(tmp_path, id=range(6), x=WHOLES[at - 1]):
+            grown = gsplit.import_graph(store.path, "grown", features=table, **grow).graph
+            np.testing.assert_array_equal(grown.features, store.graph.features)
+
+
+def test_whole_numbers_are_the_classes_that_they_were(made, tmp_path):
+    made()
+    (tmp_path / "more.csv").write_text("src,dst\n0,3\n")
+    for names, separator in ((["x", "1", "2", "3.0", "", "01"], None), (["x;1", "2", "3.0", "x;1", "", "01"], ";")):
+        options = {"label_separator": separator, "overwrite": True}
+        store = gsplit.import_graph(
+            "ring.csv", "first", labels=table_of(tmp_path, "y", id=range(6), y=names), **options
+        )
+        respelt = [name.replace("1", "1.0").replace("01.0", "01").replace("2", "2.00") for name in names]
+        respelt = [name if name != "3.0" else "3" for name in respelt]
+        more = table_of(tmp_path, "m", id=range(6), y=respelt)
+        grown = gsplit.import_graph(store.path, "grown", add="more.csv", labels=more, **options).graph
+        assert grown.classes == store.graph.classes == ("01", "1", "2", "3.0", "x")
+        np.testing.assert_array_equal(grown.labels, store.graph.labels)
+
+
 def table_of(tmp_path, name, **columns):
     pq.write_table(pa.table(columns), tmp_path / f"{name}.parquet")
     return f"{name}.parquet"

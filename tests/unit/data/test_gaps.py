@@ -108,6 +108,21 @@ def test_numbers_that_are_gaps_are_compared_as_numbers(made, tmp_path, dtype):
         assert made(**labels).labels.tolist() == [1, -1, 3, -1, -1, -1]
 
 
+@pytest.mark.parametrize(
+    ("kind", "wanted"),
+    [("category", [[1, 0], [0, 0], [0, 1]] * 2), ("code", [1, 0, 2] * 2), ("labels", [0, -1, 1] * 2)],
+)
+def test_numbers_that_are_gaps_are_no_texts(made, file, kind, wanted):
+    table = file(column("c", ["a", "-999.0", "b"] * 2))
+    if kind == "labels":
+        assert made(labels=table, unlabelled=["-999"]).labels.tolist() == wanted
+        lists = file(column("c", ["a", "-999.00;-999", "b"] * 2), "l")
+        assert made(labels=lists, unlabelled=["-999"], label_separator=";").classes == ("a", "b")
+    else:
+        features = made(features=table, columns=[f"c:{kind}"], gaps=["-999"], missing="zero").features
+        assert features.squeeze().tolist() == wanted
+
+
 def test_gaps_after_a_space_and_in_a_first_line(made):
     rows = "id,x\n0,1\n1, NA\n2,3\n3,4\n4,  5\n5, null\n"
     assert made({"x.csv": rows}, features="x.csv", missing="zero").features.ravel().tolist() == [1, 0, 3, 4, 5, 0]
