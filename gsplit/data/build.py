@@ -234,15 +234,20 @@ def _labels(source: GraphSource, n: int, task: str) -> tuple[NDArray[Any], int, 
         raise InputError(f"{what} lists one class alone; a column of 0 and 1 says whether a vertex has it")
     named = None if classes is None or source.labels is None else len(classes)
     count = named if source.num_classes is None else source.num_classes
-    labels, count = clean_labels(source.labels, n, count, what, shown)
+
+    def entry(vertex: int) -> str:
+        place = source.entry("labels", vertex) if "labels" in source.places else what
+        return entry_of(place, vertex, shown) if shown or place == what else place
+
+    labels, count = clean_labels(source.labels, n, count, what, entry)
     if classes is None:
         if source.num_classes is None and count > source.least_classes:
             check_class_count(labels, count, what)
         return labels, max(count, source.least_classes), None
     classes = checked_names(classes, count, what)
     if labels.ndim == 1 and labels.max(initial=-1) >= count:
-        entry, label = entry_of(what, at := int(np.argmax(labels >= count)), shown), labels[at]
-        raise InputError(f"{entry} is {label}, but there are names of the classes 0 .. {count - 1} alone")
+        at = int(np.argmax(labels >= count))
+        raise InputError(f"{entry(at)} is {labels[at]}, but there are names of the classes 0 .. {count - 1} alone")
     return labels, count, classes
 
 

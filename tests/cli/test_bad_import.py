@@ -141,7 +141,7 @@ FLAGS = [
     ({"y.npy": ONES, "s.txt": "train\n"}, ("edges.csv", "--labels", "y.npy", "--split-file", "s.txt"), "1 rows"),
     ({"y.npy": ONES[:3]}, ("edges.csv", "--labels", "y.npy"), r"line 3: 2 -> 3 .* 0 \.\. 2 .*y.npy has 3 rows"),
     ({"y.csv": "1\n0\ncat\n1\n"}, ("edges.csv", "--labels", "y.csv"), "y.csv, line 3: 'cat' is not a number"),
-    ({"y.csv": "1\n0\n0.5\n1\n"}, ("edges.csv", "--labels", "y.csv"), r"y.csv\[2\] is 0.5, not a class"),
+    ({"y.csv": "1\n0\n0.5\n1\n"}, ("edges.csv", "--labels", "y.csv"), "y.csv, line 3 is 0.5, not a class"),
     ({"y.csv": "1\n0\n"}, ("edges.csv", "--num-vertices", "4", "--labels", "y.csv"), r"y.csv must be .* \(4,\)"),
     ({"x.npy": b""}, ("edges.csv", "--features", "x.npy"), "x.npy is not a readable .npy file"),
     ({"x.npy": np.ones((3, 2))}, ("edges.csv", "--features", "x.npy", "--num-vertices", "4"), r"x.npy must be .*\(4"),

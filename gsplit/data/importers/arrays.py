@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -75,27 +76,35 @@ def numbers_to_regress(
 
 
 def clean_labels(
-    y: NDArray[Any] | None, n: int, num_classes: int | None, what: str, shown: Shown = None
+    y: NDArray[Any] | None, n: int, num_classes: int | None, what: str, entry: Shown = None
 ) -> tuple[NDArray[Any], int]:
     """Labels as in a store, and the number of classes (by default one more than the largest).
 
     [N] or [N, 1] numbers become int64 [N], with -1 for NaN; [N, C] becomes float32; None is -1 everywhere.
 
+    Args:
+        y: the labels as they were found.
+        n: number of vertices.
+        num_classes: number of classes, where it is known.
+        what: name of the labels in messages.
+        entry: name in messages of the label of a vertex; by default its index.
+
     Raises:
-        InputError: naming ``what``, for other shapes, texts or fractions.
+        InputError: naming ``what`` or the entry, for other shapes, texts, fractions, negative numbers other than -1,
+            and of [N, C] for numbers other than 0, 1 and NaN.
     """
+    entry = entry or partial(entry_of, what, shown=None)
     if y is None:
         return np.full(n, -1, np.int64), 0
     y = as_labels(y, n, what)
     if y.ndim == 2:
+        _check_marks(y, entry)
         return y.astype(np.float32), y.shape[1]
     if y.dtype.kind == "f":
         whole = np.isnan(y) | (np.isfinite(y) & (y == np.floor(y)))
         if not whole.all():
             at = int(np.argmin(whole))
-            raise InputError(
-                f"{entry_of(what, at, shown)} is {y[at]}, not a class; --task regression takes any numbers"
-            )
+            raise InputError(f"{entry(at)} is {y[at]}, not a class; --task regression takes any numbers")
         huge = np.abs(y) >= MOST_LABEL
         if huge.any():
             raise InputError(f"{what}[{int(np.argmax(huge))}] is {y[np.argmax(huge)]}, too large for a class")
@@ -103,7 +112,26 @@ def clean_labels(
     elif y.dtype.kind == "u" and y.size and y.max() >= MOST_LABEL:
         raise InputError(f"{what}[{int(np.argmax(y))}] is {y.max()}, too large for a class")
     labels = y.astype(np.int64)
+    if labels.min(initial=-1) < -1:
+        at = int(np.argmax(labels < -1))
+        raise InputError(
+            f"{entry(at)} is {labels[at]}, and classes count from 0; -1, NaN or in a table an empty field stands for "
+            f"no label, or there a number that --unlabelled {labels[at]} names; --task regression takes any numbers"
+        )
     return labels, int(labels.max(initial=-1)) + 1 if num_classes is None else num_classes
+
+
+def _check_marks(y: NDArray[Any], entry: Callable[[int], str]) -> None:
+    """Check that labels [N, C] are 0, 1 or NaN."""
+    bad = ~((y == 0) | (y == 1) | np.isnan(y))
+    if bad.any():
+        at = int(np.argmax(bad.any(axis=1)))
+        column = int(np.argmax(bad[at]))
+        hint = "; --task regression takes any numbers" if np.isfinite(y[at, column]) else ""
+        raise InputError(
+            f"{entry(at)} has {y[at, column]:g} in column {column + 1}, and labels of several columns "
+            f"are 0 and 1, or nothing{hint}"
+        )
 
 
 def check_class_count(labels: NDArray[Any], count: int, what: str) -> None:

@@ -235,6 +235,7 @@ class _Attached:
             labels_are_lists=found.are_lists,
             num_classes=None,
             least_classes=0 if kept is None else kept.num_classes,
+            places={} if found.place is None else {"labels": found.placed_by_vertex},
             called={"labels": str(path)},
         )
 
@@ -246,7 +247,7 @@ class _Attached:
             return
         self._put(
             vertex_sets=found.sets,
-            places=found.places,
+            places={**self.source.places, **found.places},
             num_vertices=found.rows if n is None else self.source.num_vertices,
             called=dict.fromkeys(found.sets, str(path)),
         )
@@ -270,7 +271,7 @@ class _Attached:
             self._replace_sets(sets, np.concatenate(list(sets.values())), next(iter(paths.values())))
         else:
             places = {name: place for name, (_, place) in found.items() if place is not None}
-            self._put(vertex_sets=sets, places=places)
+            self._put(vertex_sets=sets, places={**self.source.places, **places})
         self._put(called={name: str(path) for name, path in paths.items()})
 
     def _replace_sets(self, sets: dict[str, NDArray[np.int64]], named: NDArray[np.int64] | None, path: Path) -> None:

@@ -99,8 +99,9 @@ def is_number(field: str) -> bool:
 def parses(field: str, kind: type) -> bool:
     """Return whether a text is of a kind, and a whole number fits int64; an empty one is any but a whole number."""
     try:
-        # Python takes 1_000 for a number, and digits of other scripts.
-        value = kind(field if field.isascii() and "_" not in field else "no number") if field or kind is int else 0
+        # Python takes 1_000 for a number, and digits of other scripts; pyarrow takes +3 for no whole one.
+        is_odd = not field.isascii() or "_" in field or (kind is int and field.startswith("+"))
+        value = kind("no number" if is_odd else field) if field or kind is int else 0
     except ValueError:
         return False
     return kind is not int or -(2**63) <= value < 2**63

@@ -9,7 +9,7 @@ import ast
 import logging
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -51,6 +51,14 @@ class Labels(NamedTuple):
     """[C] names of the classes, where the file has names."""
     are_lists: bool = False
     """True where a row has a list of classes."""
+    place: Callable[[int], str] | None = None
+    """What messages call a row, counted from 0, of a table of numbers."""
+
+    def placed_by_vertex(self, vertex: int) -> str:
+        """What messages call the row of a vertex."""
+        assert self.place is not None
+        rows = [vertex] if self.vertices is None else np.flatnonzero(self.vertices == vertex)
+        return self.place(int(rows[0])) if len(rows) else f"vertex {vertex}"
 
 
 def labels_of(
@@ -109,7 +117,8 @@ def labels_of(
         raise InputError(f"{error}{hint if several else ''}") from None
     labels = np.concatenate(chunks) if chunks else np.empty((0, len(table.values)))
     _say_unlabelled(table, int(np.isnan(labels).any(axis=1).sum()), len(labels))
-    return Labels(labels[:, 0] if len(table.values) == 1 else labels, table.vertices)
+    values = labels[:, 0] if len(table.values) == 1 else labels
+    return Labels(values, table.vertices, place=table.table.place)
 
 
 def _words(table: VertexTable) -> list[str]:
@@ -131,15 +140,21 @@ def _named(table: VertexTable, words: list[str], known: tuple[str, ...]) -> Labe
     odd = [name for name in names if not is_number(name)]
     if len(odd) == 1 and len(names) > FEW_CLASSES and not known:
         logger.warning(
-            "%s, %s: %r is no number, as all other classes are, and becomes a class; --unlabelled %s leaves its "
-            "vertices without a label",
+            "%s, %s: %r is no number, as all other classes are, and becomes a class%s",
             table.table.path,
             table.table.place(words.index(odd[0])),
             printable_line(odd[0]),
-            shlex.quote(printable_line(odd[0])),
+            _way_to_unlabel(odd[0]),
         )
     number = {name: at for at, name in enumerate(names)} | {"": -1}
     return Labels(np.array([number[word] for word in words], np.int64), table.vertices, names)
+
+
+def _way_to_unlabel(word: str) -> str:
+    """What a message adds about a word; nothing where the flag, which has commas between words, cannot say it."""
+    if "," in word or word != printable_line(word):
+        return ""
+    return f"; --unlabelled {shlex.quote(word)} leaves its vertices without a label"
 
 
 def _names_after(table: VertexTable, known: tuple[str, ...], found: set[str], what: str = "") -> tuple[str, ...]:

@@ -6,7 +6,7 @@ import csv
 import io
 import itertools
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import IO, Any
 
@@ -151,7 +151,8 @@ def header_of(
     Args:
         top: of the text.
         form: its format.
-        header: whether the first line holds the names; None: it does if no number is in it.
+        header: whether the first line holds the names; None: it does if no number is in it, or it is that of pandas
+            above an index and columns without names, ``,0,1``.
         words: texts that are data, in lower case.
         gaps: words that stand for no value.
 
@@ -163,12 +164,19 @@ def header_of(
     are_data = [is_number(field) or field.lower() in words for field in there]
     if header is not False and any(are_data) and (names := _names_in_comment(top.comment, form, len(fields))):
         return names, True
+    if header is None and fields[:1] == [""] and counts_up(fields[1:]):
+        header = True  # pandas names columns so, and not its index
     is_header = not any(are_data) and any(field not in gaps for field in fields) if header is None else header
     if header is None and not is_header:
         odd = next(itertools.compress(there, (not is_data for is_data in are_data)), None)
         if odd is not None and odd not in gaps:
             raise ValueError(odd)
     return fields if is_header else [], False
+
+
+def counts_up(fields: Sequence[str]) -> bool:
+    """Return whether fields read 0, 1, ..., as pandas names columns that have no names."""
+    return bool(fields) and list(fields) == [str(at) for at in range(len(fields))]
 
 
 def _names_in_comment(comment: bytes, form: TextFormat, count: int) -> list[str]:

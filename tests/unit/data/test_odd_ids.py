@@ -271,10 +271,10 @@ LABELS = {"labels": "id,y\na,1\nc,0\n"}
 NAMED = [
     ({**LABELS, "train": "c\na\nc\n"}, "train.txt.*: train_idx lists a vertex twice: 'c'"),
     ({**LABELS, "test": "a\nb\n"}, "test.txt.*: the test set has vertex 'b', which has no label"),
-    ({"labels": "id,y\na,-4\nb,1\n", "train": "a\n"}, "train.txt.*: .* outside 0 .. 1 at vertex 'a': -4"),
-    ({"labels": "id,y\na,1\nb,1.5\n"}, "labels.csv: the label of 'b' is 1.5, not a class"),
+    ({"labels": "id,y\na,-4\nb,1\n", "train": "a\n"}, "labels.csv, line 2: the label of 'a' is -4"),
+    ({"labels": "id,y\na,1\nb,1.5\n"}, "labels.csv, line 3: the label of 'b' is 1.5, not a class"),
     ({"labels": "id,y\nb,1e99\n", "task": "regression"}, "labels.csv: the label of 'b' is infinite"),
-    ({"labels": "id,y,z\na,1,0\nb,3,0\n", "train": "a\nb\n"}, "labels other than 0 and 1 at vertex 'b'"),
+    ({"labels": "id,y,z\na,1,0\nb,3,0\n", "train": "a\nb\n"}, "labels.csv, line 3: the label of 'b' has 3 in"),
     ({"features": "id,x\na,1\nc,inf\nb,2\n"}, "features.csv, line 3: column x is infinite, or too large"),
 ]
 
