@@ -135,6 +135,8 @@ def fill_store(
             shown=str if source.ids is None else source.ids.shown,
         )
     indptr, tally = write_adjacency(writer, source, n, cleaning)
+    if source.maybe_header is not None and options.num_vertices is None:
+        _check_header(source.maybe_header, indptr, writer.mapped("indices"))
     labelled = labelled or _labelled(source, len(indptr) - 1, options)
     writer.save("labels", labelled.labels)
     ids = {f"{key}_idx": values for key, values in labelled.vertex_sets.items()}
@@ -220,6 +222,26 @@ def _num_vertices(source: GraphSource, options: BuildOptions) -> int | None:
     if n is not None and n < 1:
         raise InputError(f"{source.where}: the graph has no vertices")
     return n
+
+
+def _check_header(table: Path, indptr: NDArray[np.int64], indices: NDArray[Any]) -> None:
+    """Check that a table whose first row reads 0, 1, ... has not one row more than the edges have vertices.
+
+    Raises:
+        InputError: where it has, so that the row may be a header, and all others those of the vertex before.
+    """
+    last = len(indptr) - 2
+    others, own = indices[: indptr[last]], indices[indptr[last] :]
+    if not (own != last).any() and others.max(initial=-1) < last and _has_edges(last - 1, indptr, indices):
+        raise InputError(
+            f"{table}: the first row reads 0, 1, .. as a header of pandas does, and the table has {last + 1} rows "
+            f"with it, and the edges {last} vertices; remove it, or say --num-vertices {last + 1} "
+            "if it is a row"
+        )
+
+
+def _has_edges(vertex: int, indptr: NDArray[np.int64], indices: NDArray[Any]) -> bool:
+    return vertex >= 0 and (indptr[vertex] < indptr[vertex + 1] or bool((indices == vertex).any()))
 
 
 def _labels(source: GraphSource, n: int, task: str) -> tuple[NDArray[Any], int, tuple[str, ...] | None]:

@@ -22,11 +22,13 @@ from gsplit.data.importers.column_names import flag_value, kinds_by_column, name
 from gsplit.data.importers.feature_tables import Joining, array_block, features_of
 from gsplit.data.importers.gaps import WORDS
 from gsplit.data.importers.label_tables import labels_of, times_of
+from gsplit.data.importers.matching import NO_IDS
 from gsplit.data.importers.row_rules import RowRules
 from gsplit.data.importers.set_files import SPLIT_WORDS, set_of_file, sets_of_file
 from gsplit.data.importers.source import GraphSource
 from gsplit.data.importers.tables import open_table
 from gsplit.data.importers.text_rules import TextRules
+from gsplit.data.importers.text_tables import TextTable
 from gsplit.data.importers.vertex_files import VertexFiles, places_of
 from gsplit.data.importers.vertex_tables import placed
 from gsplit.data.labels.replaced_labels import longer_labels, replaced_labels
@@ -56,6 +58,11 @@ def attach(
     return _Attached(source, files, ids, kept).source
 
 
+def _begins_counting(path: Path) -> bool:
+    table = open_table(path)
+    return isinstance(table, TextTable) and table.begins_counting
+
+
 class _Attached:
     """A source while files are put to it, one after the other: what one tells the next may need."""
 
@@ -68,8 +75,12 @@ class _Attached:
             self._begin_to_grow(kept)
         if files.gaps != WORDS:
             self._put(gaps=tuple(files.gaps))
+        tells_count = kept is not None or source.num_vertices is None
         self._put_features()
         self._put_labels()
+        if tells_count and ids is None and files.id_column in (None, NO_IDS):
+            paths = (path for path in (*files.features, self._labels_at) if path and path.suffix != ".npy")
+            self._put(maybe_header=next(filter(_begins_counting, paths), None))
         if files.split_by is None and self._split_at:
             self._put_sets(self._split_at)
         elif files.times is not None and self._times_at:

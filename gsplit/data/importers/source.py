@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -90,6 +91,8 @@ class GraphSource:
     """Name of the source in messages: its path."""
     called: dict[str, str] = field(default_factory=dict)
     """Names in messages of features, labels, train, valid or test where they have a file of their own."""
+    maybe_header: Path | None = None
+    """A table whose rows tell the number of vertices, and whose first, 0, 1, ..., may be pandas' header."""
     times: Times | None = None
     """When each vertex was, to split them by."""
     ids: KeepsIds | None = None

@@ -25,7 +25,7 @@ from gsplit.data.importers.content import UNREADABLE, open_text
 from gsplit.data.importers.gaps import GLANCE_ROWS, USUAL, Gaps, are_truths
 from gsplit.data.importers.parquet_tables import pyarrow_for_tables, to_numpy
 from gsplit.data.importers.quotes import are_odd, first_odd_line
-from gsplit.data.importers.text_format import TextFormat, header_of, top_of
+from gsplit.data.importers.text_format import TextFormat, counts_up, header_of, top_of
 from gsplit.data.importers.text_rules import TextRules
 from gsplit.errors import InputError
 
@@ -68,6 +68,8 @@ class TextTable:
                 "it"
             ) from None
         self.names = [name.lower() for name in self.written_names]
+        self.begins_counting = not self.names and counts_up(self._format.fields(top.first))
+        """True where the first row reads 0, 1, ..., as a header of pandas does where columns have no names."""
         self._skipped = top.lines + (bool(self.names) and not in_comment)
         self._comments -= in_comment
 
