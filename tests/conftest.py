@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import hashlib
 import logging
+import os
 import signal
+import tempfile
 from collections import defaultdict
 from pathlib import Path
 
@@ -32,6 +35,10 @@ def pytest_configure():
 
 def pytest_collection_finish():
     collect_seldom()  # what tests have imported is there now
+
+
+def pytest_unconfigure():
+    gc.unfreeze()  # or what the core has made counts as leaked at the end
 
 
 LONGEST = (
@@ -184,3 +191,13 @@ def real_data():
     if not (folder / "cora.npz").is_file():
         pytest.skip(f"no cora.npz in {folder}; set GSPLIT_DATA to where the real graphs are (CONTRIBUTING.md)")
     return folder
+
+
+@pytest.fixture
+def temporary(tmp_path, monkeypatch):
+    """The folder for temporary files, in which nothing is left when a test is over."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    yield folder
+    assert os.listdir(folder) == []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
 import textwrap
 from pathlib import Path
 
@@ -27,6 +26,7 @@ from gsplit.partition import PartitionConfig
 from gsplit.partition.make import partition as partition_here
 from gsplit.processes import ProcessDied
 
+pytestmark = pytest.mark.usefixtures("temporary")
 ROOT = Path(__file__).parents[2]
 N = 60
 GRAPH = random_graph(N, 6, seed=2)
@@ -34,16 +34,6 @@ EDGES = np.stack([GRAPH.indices.astype(np.int64), np.repeat(np.arange(N), np.dif
 SETS = {"train": GRAPH.train_idx, "val": GRAPH.valid_idx, "test": GRAPH.test_idx}
 MASKS = {f"{name}_mask": np.isin(np.arange(N), ids) for name, ids in SETS.items()}
 SETTINGS = {"fan_out": (3, 3), "hidden": 8, "batch_size": 20, "epochs": 2, "lr": 0.01, "device": "cpu", "threads": 1}
-
-
-@pytest.fixture(autouse=True)
-def temporary(tmp_path, monkeypatch):
-    """The folder for temporary files, in which nothing is left when a test is over."""
-    folder = tmp_path / "temporary"
-    folder.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(folder))
-    yield folder
-    assert os.listdir(folder) == []
 
 
 def as_data():

@@ -7,12 +7,11 @@ when it is used: some need libraries that are not installed everywhere.
 from __future__ import annotations
 
 import importlib
-import zipfile
 from contextlib import suppress
 from pathlib import Path
 
 from gsplit.data.importers import databases
-from gsplit.data.importers.content import UNREADABLE, is_matrix_market, is_parquet, open_text
+from gsplit.data.importers.content import UNREADABLE, is_matrix_market, is_parquet, open_text, zipped_names
 from gsplit.data.importers.edge_list import EndColumns, load_edge_list
 from gsplit.data.importers.keys import Keys
 from gsplit.data.importers.source import GraphSource, graph_source
@@ -146,7 +145,7 @@ def _kind_of(source: str) -> str:
     if not path.exists():
         raise InputError(f"{source}: no such file or folder ({EXPECTED})")
     if path.suffix == ".npz":
-        return "scipy" if _is_scipy(path) else "npz"
+        return "scipy" if "format.npy" in zipped_names(path) else "npz"
     if path.is_file() and is_matrix_market(path):
         return "mtx"
     if path.is_file() and is_parquet(path):
@@ -171,12 +170,3 @@ def _kind_of(source: str) -> str:
     with suppress(*UNREADABLE):
         open_text(path).close()  # which says what it is where it is no text
     raise InputError(f"{source}: unknown kind of source; {EXPECTED}")
-
-
-def _is_scipy(path: Path) -> bool:
-    """Return whether an archive has the key that ``scipy.sparse.save_npz`` gives a matrix; a damaged one has not."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return "format.npy" in archive.namelist()
-    except (OSError, zipfile.BadZipFile, ValueError, NotImplementedError):
-        return False

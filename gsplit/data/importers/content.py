@@ -234,13 +234,18 @@ def _controls(head: bytes) -> int:
     return sum(map(head.count, CONTROLS))
 
 
-def _zipped(path: Path) -> tuple[str, str, str | None]:
-    """The row of ``ZIPPED`` for an archive."""
+def zipped_names(path: Path) -> list[str]:
+    """Return the names of the members of a zip archive; none of what is none, or is damaged."""
     try:
         with zipfile.ZipFile(path) as archive:
-            names = archive.namelist()
+            return archive.namelist()
     except (OSError, zipfile.BadZipFile, ValueError, NotImplementedError):
-        names = []
+        return []
+
+
+def _zipped(path: Path) -> tuple[str, str, str | None]:
+    """The row of ``ZIPPED`` for an archive."""
+    names = zipped_names(path)
     return next(row for row in ZIPPED if not row[0] or any(name.endswith(row[0]) for name in names))
 
 

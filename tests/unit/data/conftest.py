@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import gc
 
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
 import pytest
-from support.folders import write
+from support.folders import write as write_folder
 
 import gsplit
 from gsplit.errors import InputError
@@ -14,9 +17,22 @@ RING = "src,dst\n" + "".join(f"{i},{(i + 1) % 6}\n" for i in range(6))
 NAMED_RING = "src,dst\n" + "".join(f"v{i},v{(i + 1) % 6}\n" for i in range(6))
 
 
+@pytest.fixture(params=["csv", "parquet"])
+def table_file(request, tmp_path):
+    """table_file(name, columns): a table of Arrow's in a file, once as text and once as Parquet."""
+
+    def write(name, columns):
+        path = tmp_path / f"{name}.{request.param}"
+        made = pa.table(columns)
+        pa.csv.write_csv(made, path) if request.param == "csv" else pa.parquet.write_table(made, path)
+        return path
+
+    return write
+
+
 @pytest.fixture
 def folder(tmp_path):
-    write(tmp_path / "folder")
+    write_folder(tmp_path / "folder")
     return tmp_path / "folder"
 
 

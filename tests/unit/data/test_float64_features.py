@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 import pytest
+from support.libraries import needs_dgl
 from support.messages import says
 
 import gsplit
@@ -27,8 +28,8 @@ WANTED = np.column_stack([NUMBERS, WHOLE, DAYS])
 COLUMNS = ("at:time",)
 
 
-@pytest.fixture(params=["csv", "parquet"])
-def table(request, tmp_path):
+@pytest.fixture
+def table(table_file):
     """table(rows): a file with these rows of the three columns beside ids."""
 
     def write(rows, **changed):
@@ -37,10 +38,7 @@ def table(request, tmp_path):
             "n": WHOLE[rows],
             "at": TIMES[rows].dt.strftime("%Y-%m-%d %H:%M:%S").to_numpy(),
         }
-        made = pa.table({"id": np.arange(N)[rows], **columns, **changed})
-        path = tmp_path / f"{rows.start}-{rows.stop}.{request.param}"
-        pa.csv.write_csv(made, path) if request.param == "csv" else pa.parquet.write_table(made, path)
-        return path
+        return table_file(f"{rows.start}-{rows.stop}", {"id": np.arange(N)[rows], **columns, **changed})
 
     return write
 
@@ -107,10 +105,10 @@ def test_what_no_float32_run_could_take_is_refused(edges, table, tmp_path, value
     says(caught.value, f"{tmp_path / 'x.npy'}, 4, float32, float64")
 
 
-@pytest.mark.parametrize(("to", "suffix"), [("npz", "npz"), ("pyg", "pt"), ("dgl", "bin")])
+@pytest.mark.parametrize(
+    ("to", "suffix"), [("npz", "npz"), ("pyg", "pt"), pytest.param("dgl", "bin", marks=needs_dgl)]
+)
 def test_exports_and_layouts_keep_doubles(edges, tmp_path, to, suffix):
-    if to == "dgl":
-        pytest.importorskip("dgl")
     np.save(tmp_path / "x.npy", WANTED[:30])
     np.save(tmp_path / "y.npy", np.arange(30) % 2)
     store = gsplit.import_graph(

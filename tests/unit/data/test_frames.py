@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
-
 import duckdb
 import numpy as np
 import pandas as pd
@@ -18,6 +15,7 @@ import gsplit
 from gsplit.data.importers import frames
 from gsplit.errors import InputError
 
+pytestmark = pytest.mark.usefixtures("temporary")
 EDGES = pd.DataFrame({"payer": ["Ann", "Bob", "Cid"], "payee": ["Bob", "Cid", "Bob"], "weight": [1.5, 2, 3]})
 PEOPLE = pd.DataFrame(
     {
@@ -43,16 +41,6 @@ FLAGS = {
     "split_column": "part",
     "undirected": True,
 }
-
-
-@pytest.fixture(autouse=True)
-def temporary(tmp_path, monkeypatch):
-    """The folder for temporary files, in which nothing is left when a test is over."""
-    folder = tmp_path / "temporary"
-    folder.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(folder))
-    yield folder
-    assert os.listdir(folder) == []
 
 
 class Exported:

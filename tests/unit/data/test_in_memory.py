@@ -7,7 +7,6 @@ import logging
 import os
 import subprocess
 import sys
-import tempfile
 
 import numpy as np
 import pytest
@@ -27,21 +26,12 @@ from gsplit.partition.interface.api import OF_COMMAND
 from gsplit.processes.scripts import NO_GUARD
 
 # 1 --> 0, 0 --> 1, 3 --> 2, 1 --> 2; vertex 4 is alone
+pytestmark = pytest.mark.usefixtures("temporary")
 EDGES = np.array([[1, 0, 3, 1], [0, 1, 2, 2]])
 X = np.arange(10.0).reshape(5, 2)
 Y = np.array([1, 0, 2, 1, -1])
 TRAIN = np.array([True, False, True, False, False])
 WEIGHT = np.array([1.0, 2, 3, 4])
-
-
-@pytest.fixture(autouse=True)
-def temporary(tmp_path, monkeypatch):
-    """The folder for temporary files, in which nothing is left when a test is over."""
-    folder = tmp_path / "temporary"
-    folder.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(folder))
-    yield folder
-    assert os.listdir(folder) == []
 
 
 def tensors(device="cpu"):

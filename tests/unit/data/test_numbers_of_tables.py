@@ -6,9 +6,6 @@ import logging
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet
 import pytest
 
 import gsplit
@@ -30,16 +27,13 @@ def edges(tmp_path):
     return path
 
 
-@pytest.fixture(params=["csv", "parquet"])
-def table(request, tmp_path):
+@pytest.fixture
+def table(table_file):
     """table(name=values, ...): a file with these columns beside ids."""
 
     def write(**columns):
         rows = len(next(iter(columns.values())))
-        made = pa.table({"id": np.arange(rows), **columns})
-        path = tmp_path / f"{'_'.join(columns)}.{request.param}"
-        pa.csv.write_csv(made, path) if request.param == "csv" else pa.parquet.write_table(made, path)
-        return path
+        return table_file("_".join(columns), {"id": np.arange(rows), **columns})
 
     return write
 

@@ -29,16 +29,13 @@ def days(stamps: pd.Series) -> np.ndarray:
     return ((stamps - pd.Timestamp(0)) / pd.Timedelta("1D")).to_numpy()
 
 
-@pytest.fixture(params=["csv", "parquet"])
-def table(request, tmp_path):
+@pytest.fixture
+def table(table_file):
     """table(name=values, ...): a file with these columns beside ids, which count from ``first``."""
 
     def write(first=0, **columns):
         rows = len(next(iter(columns.values())))
-        made = pa.table({"id": np.arange(first, first + rows), **columns})
-        path = tmp_path / f"{'_'.join(columns)}{first}.{request.param}"
-        pa.csv.write_csv(made, path) if request.param == "csv" else pa.parquet.write_table(made, path)
-        return path
+        return table_file(f"{'_'.join(columns)}{first}", {"id": np.arange(first, first + rows), **columns})
 
     return write
 
