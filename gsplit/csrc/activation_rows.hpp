@@ -24,16 +24,18 @@ inline uint64_t mixed(uint64_t seed, uint64_t number) {
 
 /// scales[c] = scale, or 0 where column first + c of the row is dropped, for whole runs of DRAWN columns.
 template <class T>
-inline void draw(const ActivationTask<T>& task, uint64_t row_seed, int64_t first, int64_t count, T* scales) {
+inline void draw(const ActivationTask<T>& task, uint64_t row_seed, int64_t first, int64_t count,
+                 Computed<T>* scales) {
   typedef uint32_t Hashes __attribute__((vector_size(DRAWN * sizeof(uint32_t))));
   typedef int32_t Signed __attribute__((vector_size(DRAWN * sizeof(int32_t))));
-  typedef T Scales __attribute__((vector_size(DRAWN * sizeof(T)), aligned(alignof(T)), may_alias));
+  using C = Computed<T>;
+  typedef C Scales __attribute__((vector_size(DRAWN * sizeof(C)), aligned(alignof(C)), may_alias));
   Hashes column{};
   for (int lane = 0; lane < DRAWN; ++lane) column[lane] = static_cast<uint32_t>(first + lane);
   const auto low = static_cast<uint32_t>(row_seed), high = static_cast<uint32_t>(row_seed >> 32);
   const auto below =
       static_cast<int32_t>(task.drop_below >> 1);  // compared with sign: not all machines have the other
-  const T scale = task.scale;
+  const C scale = task.scale;
   for (int64_t c = 0; c < count; c += DRAWN, column += DRAWN) {
     Hashes hash = column * 0x9e3779b1u + low;
     mix(hash);
@@ -81,25 +83,52 @@ template <class T>
 inline void add_to_totals(const ActivationTask<T>& task) {
   for (int64_t c = 0; c < task.width; ++c) {
     task.totals[c] += static_cast<double>(task.sums[c]);
-    task.sums[c] = T(0);
+    task.sums[c] = Computed<T>(0);
   }
 }
 
+/// Some columns of rows in the type that they are computed in: as they lie, or a copy that is written back.
+template <class T>
+struct Piece {
+  using C = Computed<T>;
+  C values[NARROW<T> ? PIECE : 1];
+
+  const C* read(const T* from, int64_t count) {
+    if constexpr (!NARROW<T>) return from;
+    else {
+      for (int64_t c = 0; c < count; ++c) values[c] = widened(from[c]);
+      return values;
+    }
+  }
+  void write(T* to, int64_t count) const {
+    if constexpr (NARROW<T>)
+      for (int64_t c = 0; c < count; ++c) to[c] = narrowed(values[c]);
+  }
+  C* at(T* out) {
+    if constexpr (!NARROW<T>) return out;
+    else return values;
+  }
+};
+
 template <class T, bool BACKWARD, bool DROPS, bool BIASED>
 void activate_rows(const ActivationTask<T>& task, int64_t begin, int64_t end) {
-  T scales[PIECE];
+  Computed<T> scales[PIECE];
+  Piece<T> x_piece, gradients_piece, out_piece;
   for (int64_t row = begin; row < end; ++row) {
     const uint64_t row_seed = DROPS ? mixed(task.seed, static_cast<uint64_t>(row)) : 0;
     for (int64_t first = 0; first < task.width; first += PIECE) {
       const int64_t count = task.width - first < PIECE ? task.width - first : PIECE;
       if (DROPS) draw(task, row_seed, first, count, scales);
-      T* out = task.out + row * task.out_stride + first;
-      activate_piece<T, BACKWARD, DROPS, BIASED>(
-          task.activation, task.scale, task.x + row * task.x_stride + first,
-          BACKWARD ? task.gradients + row * task.gradients_stride + first : nullptr, out, count, scales,
-          BIASED ? task.bias + first : nullptr);
+      T* to = task.out + row * task.out_stride + first;
+      Computed<T>* out = out_piece.at(to);
+      if (NARROW<T> && !BACKWARD && task.activation > RELU) out_piece.read(to, count);
+      activate_piece<Computed<T>, BACKWARD, DROPS, BIASED>(
+          task.activation, task.scale, x_piece.read(task.x + row * task.x_stride + first, count),
+          BACKWARD ? gradients_piece.read(task.gradients + row * task.gradients_stride + first, count) : nullptr, out,
+          count, scales, BIASED ? task.bias + first : nullptr);
+      out_piece.write(to, count);
       if (BACKWARD && task.totals != nullptr) {
-        T* __restrict sums = task.sums + first;
+        Computed<T>* __restrict sums = task.sums + first;
         for (int64_t c = 0; c < count; ++c) sums[c] += out[c];
       }
     }

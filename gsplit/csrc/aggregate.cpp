@@ -58,8 +58,10 @@ const RowKernels*& choice() {
 
 void run_sum(const RowTask<float>& task, int64_t begin, int64_t end) { sum_float_rows(task, begin, end); }
 void run_sum(const RowTask<double>& task, int64_t begin, int64_t end) { chosen().sum_f64(task, begin, end); }
+void run_sum(const RowTask<BFloat16>& task, int64_t begin, int64_t end) { sum_bfloat16_rows(task, begin, end); }
 void run_dot(const RowTask<float>& task, int64_t begin, int64_t end) { chosen().dot_f32(task, begin, end); }
 void run_dot(const RowTask<double>& task, int64_t begin, int64_t end) { chosen().dot_f64(task, begin, end); }
+void run_dot(const RowTask<BFloat16>& task, int64_t begin, int64_t end) { chosen().dot_bf16(task, begin, end); }
 
 }  // namespace
 
@@ -81,9 +83,9 @@ void use_instruction_set(const std::string& name) {
   throw std::invalid_argument("this machine does not run " + name);
 }
 
-template <class T>
-void sum_rows(const RowEdges& edges, const Sources<T>& sources, const Scaling<T>& scaling, Matrix<const T> start,
-              Matrix<T> out, int threads) {
+template <class T, class Start, class Out>
+void sum_rows(const RowEdges& edges, const Sources<T>& sources, const Scaling<T>& scaling, Matrix<const Start> start,
+              Matrix<Out> out, int threads) {
   check_edges(edges, sources.rows(), scaling.weight.data == nullptr ? -1 : scaling.weight.rows);
   check_sources(sources);
   const auto rows = static_cast<int64_t>(edges.indptr.size()) - 1;
@@ -109,20 +111,23 @@ void sum_rows(const RowEdges& edges, const Sources<T>& sources, const Scaling<T>
   require(scaling.scale.empty() || static_cast<int64_t>(scaling.scale.size()) == rows,
           "there must be a scale for each row");
   task.scale = scaling.scale.empty() ? nullptr : scaling.scale.data();
-  task.start = start.data;
+  if constexpr (sizeof(Start) == sizeof(T)) task.start = start.data;
+  else task.wide_start = start.data;
   task.start_rows = start.data == nullptr ? 0 : start.rows;
   task.start_stride = start.stride;
   require(scaling.start_scale.empty() || static_cast<int64_t>(scaling.start_scale.size()) == task.start_rows,
           "there must be a scale for each row of the start");
   task.start_scale = scaling.start_scale.empty() ? nullptr : scaling.start_scale.data();
-  task.out = out.data;
+  if constexpr (sizeof(Out) == sizeof(T)) task.out = out.data;
+  else task.wide_out = out.data;
   task.out_stride = out.stride;
   side_by_side(equal_ranges(edges, out.width, threads),
                [&](size_t, int64_t begin, int64_t end) { run_sum(task, begin, end); });
 }
 
 template <class T>
-void dot_rows(const RowEdges& edges, const Sources<T>& sources, Matrix<const T> left, Matrix<T> out, int threads) {
+void dot_rows(const RowEdges& edges, const Sources<T>& sources, Matrix<const T> left, Matrix<Computed<T>> out,
+              int threads) {
   check_edges(edges, sources.rows(), -1);
   check_sources(sources);
   require(left.rows + 1 == static_cast<int64_t>(edges.indptr.size()) && left.width == sources.own.width,
@@ -133,7 +138,7 @@ void dot_rows(const RowEdges& edges, const Sources<T>& sources, Matrix<const T> 
   task.heads = out.width;
   task.start = left.data;
   task.start_stride = left.stride;
-  task.out = out.data;
+  task.wide_out = out.data;
   task.out_stride = out.stride;
   side_by_side(equal_ranges(edges, left.width, threads),
                [&](size_t, int64_t begin, int64_t end) { run_dot(task, begin, end); });
@@ -219,11 +224,23 @@ int64_t split_edges(const RowEdges& edges, int64_t num_own, const SplitEdges& ow
   return from_own;
 }
 
-#define GSPLIT_INSTANTIATE(T)                                                                                        \
-  template void sum_rows<T>(const RowEdges&, const Sources<T>&, const Scaling<T>&, Matrix<const T>, Matrix<T>, int); \
-  template void add_rows<T>(Matrix<T>, std::span<const int32_t>, Matrix<const T>);                                   \
-  template void dot_rows<T>(const RowEdges&, const Sources<T>&, Matrix<const T>, Matrix<T>, int);
-GSPLIT_INSTANTIATE(float)
-GSPLIT_INSTANTIATE(double)
+#define GSPLIT_INSTANTIATE_SUM(T, Start, Out)                                                                    \
+  template void sum_rows<T>(const RowEdges&, const Sources<T>&, const Scaling<T>&, Matrix<const Start>, Matrix<Out>, \
+                            int);
+GSPLIT_INSTANTIATE_SUM(float, float, float)
+GSPLIT_INSTANTIATE_SUM(double, double, double)
+GSPLIT_INSTANTIATE_SUM(BFloat16, BFloat16, BFloat16)
+GSPLIT_INSTANTIATE_SUM(BFloat16, BFloat16, float)
+GSPLIT_INSTANTIATE_SUM(BFloat16, float, BFloat16)
+GSPLIT_INSTANTIATE_SUM(BFloat16, float, float)
+
+template void add_rows<float>(Matrix<float>, std::span<const int32_t>, Matrix<const float>);
+template void add_rows<double>(Matrix<double>, std::span<const int32_t>, Matrix<const double>);
+
+#define GSPLIT_INSTANTIATE_DOT(T) \
+  template void dot_rows<T>(const RowEdges&, const Sources<T>&, Matrix<const T>, Matrix<Computed<T>>, int);
+GSPLIT_INSTANTIATE_DOT(float)
+GSPLIT_INSTANTIATE_DOT(double)
+GSPLIT_INSTANTIATE_DOT(BFloat16)
 
 }  // namespace gsplit

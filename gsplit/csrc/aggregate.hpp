@@ -25,6 +25,8 @@
 #include <string>
 #include <vector>
 
+#include "bfloat16.hpp"
+
 namespace gsplit {
 
 /// In-edges of R rows, one row after the other.
@@ -57,25 +59,26 @@ struct Sources {
 /// What the rows are multiplied by, all optional.
 template <class T>
 struct Scaling {
-  std::span<const T> factor;  // [sources]
-  Matrix<const T> weight;     // [edges, heads]: columns are dealt out to the heads, in equal runs; no data: none
+  std::span<const Computed<T>> factor;  // [sources]
+  Matrix<const Computed<T>> weight;  // [edges, heads]: columns are dealt out to the heads, in equal runs; no data: none
   std::span<const int32_t> degrees;  // [R] sums are divided by them, but not by 0
-  std::span<const T> scale;          // [R] sums are multiplied by them
-  std::span<const T> start_scale;    // [rows of the start] these are multiplied by them
+  std::span<const Computed<T>> scale;        // [R] sums are multiplied by them
+  std::span<const Computed<T>> start_scale;  // [rows of the start] these are multiplied by them
 };
 
 /// out[r] = start_scale[r] * start[r] + sum over the edges of r, as above. `start` may be `out` itself; rows that it
-/// lacks are zero.
+/// lacks are zero. Sums of rows in bfloat16 are taken in float32, and start and out may be of either.
 ///
 /// Throws std::invalid_argument for shapes that do not fit, and for an edge or a weight outside the arrays.
-template <class T>
-void sum_rows(const RowEdges& edges, const Sources<T>& sources, const Scaling<T>& scaling, Matrix<const T> start,
-              Matrix<T> out, int threads);
+template <class T, class Start, class Out>
+void sum_rows(const RowEdges& edges, const Sources<T>& sources, const Scaling<T>& scaling, Matrix<const Start> start,
+              Matrix<Out> out, int threads);
 
 /// out[e, h] = dot product of the columns of head h of row r of `left`, and of source row indices[e], for edges e of
 /// r.
 template <class T>
-void dot_rows(const RowEdges& edges, const Sources<T>& sources, Matrix<const T> left, Matrix<T> out, int threads);
+void dot_rows(const RowEdges& edges, const Sources<T>& sources, Matrix<const T> left, Matrix<Computed<T>> out,
+              int threads);
 
 /// out[rows[i]] += values[i], in order; a row may come several times.
 template <class T>
@@ -122,14 +125,15 @@ enum class Activation : int { none = 0, relu = 1, elu = 2 };
 /// value is dropped where a hash of (seed, row, column) is below `drop`, a share of 1; the others are divided by 1 -
 /// drop. The same seed drops the same values, so backward draws again.
 template <class T>
-void activate(Matrix<const T> x, std::span<const T> bias, Activation activation, T drop, uint64_t seed, Matrix<T> out,
-              int threads);
+void activate(Matrix<const T> x, std::span<const Computed<T>> bias, Activation activation, Computed<T> drop,
+              uint64_t seed, Matrix<T> out, int threads);
 
 /// Gradients of x, from those of `out` and from `out` itself; and their sums over the rows, which the bias gets,
 /// where there is room for them.
 template <class T>
-void activate_backward(Matrix<const T> out, Activation activation, T drop, uint64_t seed, Matrix<const T> gradients,
-                       Matrix<T> x_gradients, std::span<T> bias_gradients, int threads);
+void activate_backward(Matrix<const T> out, Activation activation, Computed<T> drop, uint64_t seed,
+                       Matrix<const T> gradients, Matrix<T> x_gradients, std::span<Computed<T>> bias_gradients,
+                       int threads);
 
 /// Whether project_narrow and narrow_gradient take rows of so many values, and so many outputs: few enough that their
 /// sums fit the registers, which is where they are faster than a library for large matrices.

@@ -5,6 +5,7 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
+#include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
 
 #include <optional>
@@ -12,6 +13,7 @@
 
 #include "aggregate.hpp"
 #include "bindings.hpp"
+#include "mixed_products.hpp"
 
 namespace nb = nanobind;
 
@@ -47,25 +49,42 @@ using SplitArrays = std::tuple<Writable<int32_t>, Writable<int32_t>, std::option
 /// Gradients of a product's result, and what its weight gets.
 using GradientArrays = std::tuple<Values<const float>, Values<float>>;
 
+/// Values in bfloat16 or in float32.
+template <class Narrow, class Wide>
+using Either = std::variant<Values<Narrow>, Values<Wide>>;
+using MixedArray = Either<const BFloat16, const float>;
+/// Rows, which of them (None: all), a weight, and whether that is transposed.
+using TermArrays = std::tuple<MixedArray, std::optional<Array<int64_t>>, Values<const float>, bool>;
+
+template <class Narrow, class Wide>
+std::variant<Matrix<Narrow>, Matrix<Wide>> either_of(const Either<Narrow, Wide>& array) {
+  if (const auto* narrow = std::get_if<Values<Narrow>>(&array)) return matrix_of(*narrow);
+  return matrix_of(std::get<Values<Wide>>(array));
+}
+
+MixedRows mixed_of(const MixedArray& x, const std::optional<Array<int64_t>>& ids) {
+  return {either_of(x), ids ? std::optional{span_of(*ids)} : std::nullopt};
+}
+
 PickedRows picked(const Values<const float>& x, const std::optional<Array<int64_t>>& ids) {
   return {matrix_of(x), ids ? std::optional{span_of(*ids)} : std::nullopt};
 }
 
-template <class T>
-void bind_values(nb::module_& m) {
+template <class T, class Start, class Out>
+void bind_sum(nb::module_& m) {
   m.def(
       "sum_rows",
-      [](Array<int32_t> indptr, Array<int32_t> indices, Values<const T> own, Maybe<const T> received, Values<T> out,
-         Maybe<const T> start, std::optional<Array<T>> factor, Maybe<const T> weight,
-         std::optional<Array<int32_t>> order, std::optional<Array<int32_t>> degrees, std::optional<Array<T>> scale,
-         std::optional<Array<T>> start_scale, int threads) {
+      [](Array<int32_t> indptr, Array<int32_t> indices, Values<const T> own, Maybe<const T> received, Values<Out> out,
+         Maybe<const Start> start, std::optional<Array<Computed<T>>> factor, Maybe<const Computed<T>> weight,
+         std::optional<Array<int32_t>> order, std::optional<Array<int32_t>> degrees,
+         std::optional<Array<Computed<T>>> scale, std::optional<Array<Computed<T>>> start_scale, int threads) {
         const Sources<T> sources{matrix_of(own), matrix_of(received)};
         const Scaling<T> scaling{span_of(factor), matrix_of(weight), span_of(degrees), span_of(scale),
                                  span_of(start_scale)};
         const auto from = matrix_of(start);
         const auto to = matrix_of(out);
         nb::gil_scoped_release unlocked;
-        sum_rows<T>(edges_of(indptr, indices, order), sources, scaling, from, to, threads);
+        sum_rows(edges_of(indptr, indices, order), sources, scaling, from, to, threads);
       },
       nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(), nb::arg("own").noconvert(),
       nb::arg("received").noconvert().none(), nb::arg("out").noconvert(),
@@ -73,19 +92,15 @@ void bind_values(nb::module_& m) {
       nb::arg("weight").noconvert().none() = nb::none(), nb::arg("order").noconvert().none() = nb::none(),
       nb::arg("degrees").noconvert().none() = nb::none(), nb::arg("scale").noconvert().none() = nb::none(),
       nb::arg("start_scale").noconvert().none() = nb::none(), nb::arg("threads") = 1);
-  m.def(
-      "add_rows",
-      [](Values<T> out, Array<int32_t> rows, Values<const T> values) {
-        const auto to = matrix_of(out);
-        const auto from = matrix_of(values);
-        nb::gil_scoped_release unlocked;
-        add_rows<T>(to, span_of(rows), from);
-      },
-      nb::arg("out").noconvert(), nb::arg("rows").noconvert(), nb::arg("values").noconvert());
+}
+
+/// What there is for each type of rows.
+template <class T>
+void bind_rows(nb::module_& m) {
   m.def(
       "dot_rows",
       [](Array<int32_t> indptr, Array<int32_t> indices, Values<const T> own, Maybe<const T> received,
-         Values<const T> left, Values<T> out, int threads) {
+         Values<const T> left, Values<Computed<T>> out, int threads) {
         const Sources<T> sources{matrix_of(own), matrix_of(received)};
         const auto of_rows = matrix_of(left);
         const auto to = matrix_of(out);
@@ -97,8 +112,8 @@ void bind_values(nb::module_& m) {
       nb::arg("threads") = 1);
   m.def(
       "activate",
-      [](Values<const T> x, int activation, T drop, uint64_t seed, Values<T> out, std::optional<Array<T>> bias,
-         int threads) {
+      [](Values<const T> x, int activation, Computed<T> drop, uint64_t seed, Values<T> out,
+         std::optional<Array<Computed<T>>> bias, int threads) {
         const auto from = matrix_of(x);
         const auto to = matrix_of(out);
         nb::gil_scoped_release unlocked;
@@ -108,17 +123,31 @@ void bind_values(nb::module_& m) {
       nb::arg("bias").noconvert().none() = nb::none(), nb::arg("threads") = 1);
   m.def(
       "activate_backward",
-      [](Values<const T> out, int activation, T drop, uint64_t seed, Values<const T> gradients, Values<T> x_gradients,
-         std::optional<Writable<T>> bias_gradients, int threads) {
+      [](Values<const T> out, int activation, Computed<T> drop, uint64_t seed, Values<const T> gradients,
+         Values<T> x_gradients, std::optional<Writable<Computed<T>>> bias_gradients, int threads) {
         const auto given = matrix_of(out), of_out = matrix_of(gradients);
         const auto to = matrix_of(x_gradients);
         nb::gil_scoped_release unlocked;
-        const auto of_bias = bias_gradients ? span_of(*bias_gradients) : std::span<T>();
+        const auto of_bias = bias_gradients ? span_of(*bias_gradients) : std::span<Computed<T>>();
         activate_backward<T>(given, static_cast<Activation>(activation), drop, seed, of_out, to, of_bias, threads);
       },
       nb::arg("out").noconvert(), nb::arg("activation"), nb::arg("drop"), nb::arg("seed"),
       nb::arg("gradients").noconvert(), nb::arg("x_gradients").noconvert(),
       nb::arg("bias_gradients").noconvert().none() = nb::none(), nb::arg("threads") = 1);
+}
+
+/// What there is for each type that is computed in.
+template <class T>
+void bind_values(nb::module_& m) {
+  m.def(
+      "add_rows",
+      [](Values<T> out, Array<int32_t> rows, Values<const T> values) {
+        const auto to = matrix_of(out);
+        const auto from = matrix_of(values);
+        nb::gil_scoped_release unlocked;
+        add_rows<T>(to, span_of(rows), from);
+      },
+      nb::arg("out").noconvert(), nb::arg("rows").noconvert(), nb::arg("values").noconvert());
   m.def(
       "attention_scores",
       [](Array<int32_t> indptr, Array<int32_t> indices, Values<const T> source, Values<const T> destination, T slope,
@@ -163,6 +192,15 @@ void bind_values(nb::module_& m) {
 }  // namespace
 
 void bind_aggregate(nb::module_& m) {
+  bind_sum<float, float, float>(m);
+  bind_sum<double, double, double>(m);
+  bind_sum<BFloat16, BFloat16, BFloat16>(m);
+  bind_sum<BFloat16, float, BFloat16>(m);
+  bind_sum<BFloat16, BFloat16, float>(m);
+  bind_sum<BFloat16, float, float>(m);
+  bind_rows<float>(m);
+  bind_rows<double>(m);
+  bind_rows<BFloat16>(m);
   bind_values<float>(m);
   bind_values<double>(m);
   m.def("narrow_fits", &narrow_fits, nb::arg("outputs"), nb::arg("width"));
@@ -191,6 +229,30 @@ void bind_aggregate(nb::module_& m) {
       },
       nb::arg("x").noconvert(), nb::arg("ids").noconvert().none(), nb::arg("gradients").noconvert(),
       nb::arg("threads") = 1);
+  m.def("has_tiles", &has_tiles);
+  m.def(
+      "multiply_mixed",
+      [](const std::vector<TermArrays>& terms, std::optional<Array<float>> bias, Either<BFloat16, float> out,
+         int threads) {
+        std::vector<MixedTerm> wanted;
+        for (const auto& [x, ids, weight, transposed] : terms)
+          wanted.push_back({mixed_of(x, ids), matrix_of(weight), transposed});
+        const auto to = either_of(out);
+        nb::gil_scoped_release unlocked;
+        multiply_mixed(wanted, span_of(bias), to, threads);
+      },
+      nb::arg("terms").noconvert(), nb::arg("bias").noconvert().none(), nb::arg("out").noconvert(),
+      nb::arg("threads") = 1);
+  m.def(
+      "mixed_gradient",
+      [](MixedArray gradients, MixedArray x, std::optional<Array<int64_t>> ids, Values<float> out, int threads) {
+        const auto of_outputs = mixed_of(gradients, std::nullopt), rows = mixed_of(x, ids);
+        const auto to = matrix_of(out);
+        nb::gil_scoped_release unlocked;
+        mixed_gradient(of_outputs, rows, to, threads);
+      },
+      nb::arg("gradients").noconvert(), nb::arg("x").noconvert(), nb::arg("ids").noconvert().none(),
+      nb::arg("out").noconvert(), nb::arg("threads") = 1);
   m.def("instruction_sets", &instruction_sets);
   m.def("use_instruction_set", &use_instruction_set, nb::arg("name"));
   m.def(

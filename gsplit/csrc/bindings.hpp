@@ -8,6 +8,14 @@
 #include <optional>
 #include <span>
 
+#include "bfloat16.hpp"
+
+template <>
+struct nanobind::detail::dtype_traits<gsplit::BFloat16> {
+  static constexpr dlpack::dtype value{static_cast<uint8_t>(dlpack::dtype_code::Bfloat), 16, 1};
+  static constexpr auto name = const_name("bfloat16");
+};
+
 namespace gsplit::python {
 
 template <class T>

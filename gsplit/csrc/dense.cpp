@@ -8,9 +8,13 @@ namespace {
 
 void run(const ActivationTask<float>& task, int64_t begin, int64_t end) { chosen().activate_f32(task, begin, end); }
 void run(const ActivationTask<double>& task, int64_t begin, int64_t end) { chosen().activate_f64(task, begin, end); }
+void run(const ActivationTask<BFloat16>& task, int64_t begin, int64_t end) {
+  chosen().activate_bf16(task, begin, end);
+}
 
 template <class T>
-ActivationTask<T> activation_task(Matrix<const T> x, Activation activation, T drop, uint64_t seed, Matrix<T> out) {
+ActivationTask<T> activation_task(Matrix<const T> x, Activation activation, Computed<T> drop, uint64_t seed,
+                                  Matrix<T> out) {
   require(x.rows == out.rows && x.width == out.width, "out is not shaped as x");
   require(drop >= 0 && drop <= 1, "the share that is dropped must be between 0 and 1");
   const double below = static_cast<double>(drop) * 4294967296.0;
@@ -22,7 +26,7 @@ ActivationTask<T> activation_task(Matrix<const T> x, Activation activation, T dr
   task.width = x.width;
   task.activation = static_cast<int>(activation);
   task.drop_below = below >= 4294967295.0 ? UINT32_MAX : static_cast<uint32_t>(below);
-  task.scale = drop < 1 ? T(1) / (T(1) - drop) : T(0);
+  task.scale = drop < 1 ? Computed<T>(1) / (Computed<T>(1) - drop) : Computed<T>(0);
   task.seed = seed;
   return task;
 }
@@ -30,8 +34,8 @@ ActivationTask<T> activation_task(Matrix<const T> x, Activation activation, T dr
 }  // namespace
 
 template <class T>
-void activate(Matrix<const T> x, std::span<const T> bias, Activation activation, T drop, uint64_t seed, Matrix<T> out,
-              int threads) {
+void activate(Matrix<const T> x, std::span<const Computed<T>> bias, Activation activation, Computed<T> drop,
+              uint64_t seed, Matrix<T> out, int threads) {
   require(bias.empty() || static_cast<int64_t>(bias.size()) == x.width, "there must be a bias for each column");
   require(bias.empty() || activation != Activation::elu, "ELU takes no bias");
   auto task = activation_task(x, activation, drop, seed, out);
@@ -40,19 +44,20 @@ void activate(Matrix<const T> x, std::span<const T> bias, Activation activation,
 }
 
 template <class T>
-void activate_backward(Matrix<const T> out, Activation activation, T drop, uint64_t seed, Matrix<const T> gradients,
-                       Matrix<T> x_gradients, std::span<T> bias_gradients, int threads) {
+void activate_backward(Matrix<const T> out, Activation activation, Computed<T> drop, uint64_t seed,
+                       Matrix<const T> gradients, Matrix<T> x_gradients, std::span<Computed<T>> bias_gradients,
+                       int threads) {
   require(bias_gradients.empty() || static_cast<int64_t>(bias_gradients.size()) == out.width,
           "there must be a gradient of the bias for each column");
   require(gradients.rows == out.rows && gradients.width == out.width, "gradients are not shaped as out");
   auto task = activation_task(out, activation, drop, seed, x_gradients);
   task.gradients = gradients.data;
   task.gradients_stride = gradients.stride;
-  std::fill(bias_gradients.begin(), bias_gradients.end(), T(0));
+  std::fill(bias_gradients.begin(), bias_gradients.end(), Computed<T>(0));
   if (task.gradients == nullptr) return;  // there are no rows
   const size_t width = bias_gradients.size();
   std::vector<double> totals(width * std::max(threads, 1));  // of each thread
-  std::vector<T> sums(totals.size());
+  std::vector<Computed<T>> sums(totals.size());
   shared_out(out.rows, out.width, threads, [&task, &totals, &sums](int64_t worker, int64_t begin, int64_t end) {
     auto part = task;
     part.totals = totals.empty() ? nullptr : totals.data() + task.width * worker;
@@ -62,7 +67,7 @@ void activate_backward(Matrix<const T> out, Activation activation, T drop, uint6
   for (size_t c = 0; c < width; ++c) {
     double total = 0;
     for (size_t at = c; at < totals.size(); at += width) total += totals[at];
-    bias_gradients[c] = static_cast<T>(total);
+    bias_gradients[c] = static_cast<Computed<T>>(total);
   }
 }
 
@@ -191,11 +196,13 @@ void narrow_gradient(const PickedRows& x, const std::vector<NarrowGradient>& giv
   }
 }
 
-#define GSPLIT_INSTANTIATE(T)                                                                              \
-  template void activate<T>(Matrix<const T>, std::span<const T>, Activation, T, uint64_t, Matrix<T>, int); \
-  template void activate_backward<T>(Matrix<const T>, Activation, T, uint64_t, Matrix<const T>, Matrix<T>, \
-                                     std::span<T>, int);
+#define GSPLIT_INSTANTIATE(T)                                                                                  \
+  template void activate<T>(Matrix<const T>, std::span<const Computed<T>>, Activation, Computed<T>, uint64_t,  \
+                            Matrix<T>, int);                                                                   \
+  template void activate_backward<T>(Matrix<const T>, Activation, Computed<T>, uint64_t, Matrix<const T>,      \
+                                     Matrix<T>, std::span<Computed<T>>, int);
 GSPLIT_INSTANTIATE(float)
 GSPLIT_INSTANTIATE(double)
+GSPLIT_INSTANTIATE(BFloat16)
 
 }  // namespace gsplit

@@ -25,6 +25,7 @@ inline int64_t block_end(int64_t edge, int64_t end) { return is_long(end - edge)
 
 /// sum_rows of rows begin .. end, those with long lists by blocks: the kernels sum blocks as they sum rows.
 void sum_float_rows(const RowTask<float>& task, int64_t begin, int64_t end);
+void sum_bfloat16_rows(const RowTask<BFloat16>& task, int64_t begin, int64_t end);
 
 /// Sums over edges of one row, a number for each head.
 template <class T>

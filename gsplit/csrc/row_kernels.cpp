@@ -25,6 +25,38 @@ struct Vector<T, 1> {
   using type = T;
 };
 
+/// Some values of a row, in the type that they are computed in.
+template <class T, int LANES>
+struct Lanes {
+  using V = typename Vector<T, LANES>::type;
+
+  static void read(const T* from, V& values) { values = *reinterpret_cast<const V*>(from); }
+  static void write(T* to, const V& values) { *reinterpret_cast<V*>(to) = values; }
+};
+
+template <int LANES>
+struct Lanes<BFloat16, LANES> {
+  using V = typename Vector<float, LANES>::type;
+  using Halves = typename Vector<uint16_t, LANES>::type;
+  typedef uint32_t Bits __attribute__((vector_size(LANES * sizeof(uint32_t))));
+
+  static void read(const BFloat16* from, V& values) {
+    values = (V)(__builtin_convertvector(*reinterpret_cast<const Halves*>(from), Bits) << 16);
+  }
+  /// As `narrowed`.
+  static void write(BFloat16* to, const V& values) {
+    const Bits bits = (Bits)values, rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+    const Bits number = (Bits)(values == values);
+    *reinterpret_cast<Halves*>(to) = __builtin_convertvector((rounded & number) | (~number & 0x7fc0u), Halves);
+  }
+};
+
+template <>
+struct Lanes<BFloat16, 1> {
+  static void read(const BFloat16* from, float& value) { value = widened(*from); }
+  static void write(BFloat16* to, float value) { *to = narrowed(value); }
+};
+
 /// A source's row. It takes no branch: which kind comes next is not to be predicted.
 template <class T>
 inline const T* source(const RowTask<T>& task, int64_t i) {
@@ -54,8 +86,8 @@ inline int64_t fetched_until(const RowTask<T>& task) {
 }
 
 template <class T>
-inline T scale(const RowTask<T>& task, int64_t edge, int64_t head) {
-  T scale = task.factor == nullptr ? T(1) : task.factor[task.indices[edge]];
+inline Computed<T> scale(const RowTask<T>& task, int64_t edge, int64_t head) {
+  Computed<T> scale = task.factor == nullptr ? Computed<T>(1) : task.factor[task.indices[edge]];
   if (task.weight != nullptr)
     scale *= task.weight[(task.order == nullptr ? edge : task.order[edge]) * task.weight_stride + head];
   return scale;
@@ -70,13 +102,28 @@ struct Tiling {
   int64_t head_width, tiles, width;
 };
 
+/// Whether sums begin with what lies where they go.
+template <class T>
+inline bool adds_to_out(const RowTask<T>& task) {
+  if constexpr (NARROW<T>)
+    if (task.wide_out != nullptr) return task.wide_start == task.wide_out;
+  return task.start == task.out;
+}
+
 template <class T, int LANES, int CHUNKS>
 struct Tile {
-  using V = typename Vector<T, LANES>::type;
+  using V = typename Vector<Computed<T>, LANES>::type;
 
   static int64_t offset(int chunk, int64_t width) {
     const int64_t at = int64_t{chunk} * LANES;
     return at < width - LANES ? at : width - LANES;
+  }
+
+  template <class From>
+  __attribute__((always_inline)) static inline V read(const From* from) {
+    V values;
+    Lanes<From, LANES>::read(from, values);
+    return values;
   }
 
   /// One tile of one row, while rows of later edges are fetched.
@@ -84,7 +131,7 @@ struct Tile {
   static inline void sum(const RowTask<T>& task, int64_t row, int64_t head, int64_t column, int64_t width,
                          int64_t last, const int64_t* head_of = nullptr) {
     const int64_t begin = task.indptr[row], end = task.indptr[row + 1];
-    if (begin == end && row < task.start_rows && task.start == task.out && task.start_scale == nullptr)
+    if (begin == end && row < task.start_rows && adds_to_out(task) && task.start_scale == nullptr)
       return;  // it is there
     V total[CHUNKS] = {};
     int64_t at[CHUNKS];
@@ -93,28 +140,38 @@ struct Tile {
       if (e + EDGES_AHEAD < last) fetch(task, e + EDGES_AHEAD, column, width);
       const T* values = source(task, task.indices[e]);
       if constexpr (SCALED == Scaled::BY_SOURCE || SCALED == Scaled::BY_EDGE) {
-        const T by = SCALED == Scaled::BY_SOURCE ? task.factor[task.indices[e]] : scale(task, e, head);
-        for (int c = 0; c < CHUNKS; ++c) total[c] += *reinterpret_cast<const V*>(values + at[c]) * by;
+        const Computed<T> by = SCALED == Scaled::BY_SOURCE ? task.factor[task.indices[e]] : scale(task, e, head);
+        for (int c = 0; c < CHUNKS; ++c) total[c] += read(values + at[c]) * by;
       } else if constexpr (SCALED == Scaled::BY_HEAD) {
-        for (int c = 0; c < CHUNKS; ++c)
-          total[c] += *reinterpret_cast<const V*>(values + at[c]) * scale(task, e, head_of[c]);
+        for (int c = 0; c < CHUNKS; ++c) total[c] += read(values + at[c]) * scale(task, e, head_of[c]);
       } else {
-        for (int c = 0; c < CHUNKS; ++c) total[c] += *reinterpret_cast<const V*>(values + at[c]);
+        for (int c = 0; c < CHUNKS; ++c) total[c] += read(values + at[c]);
       }
     }
     if (task.degrees != nullptr && task.degrees[row] > 0) {
-      const T by = T(1) / static_cast<T>(task.degrees[row]);
+      const Computed<T> by = Computed<T>(1) / static_cast<Computed<T>>(task.degrees[row]);
       for (int c = 0; c < CHUNKS; ++c) total[c] *= by;
     }
     if (task.scale != nullptr)
       for (int c = 0; c < CHUNKS; ++c) total[c] *= task.scale[row];
     if (row < task.start_rows) {  // all of it is read before any is written: it may be `out`
-      const T* start = task.start + row * task.start_stride;
-      const T by = task.start_scale == nullptr ? T(1) : task.start_scale[row];
-      for (int c = 0; c < CHUNKS; ++c) total[c] += *reinterpret_cast<const V*>(start + at[c]) * by;
+      const Computed<T> by = task.start_scale == nullptr ? Computed<T>(1) : task.start_scale[row];
+      if (NARROW<T> && task.wide_start != nullptr)
+        begin_with(task.wide_start + row * task.start_stride, at, by, total);
+      else begin_with(task.start + row * task.start_stride, at, by, total);
     }
-    T* out = task.out + row * task.out_stride;
-    for (int c = 0; c < CHUNKS; ++c) *reinterpret_cast<V*>(out + at[c]) = total[c];
+    if (NARROW<T> && task.wide_out != nullptr) write(task.wide_out + row * task.out_stride, at, total);
+    else write(task.out + row * task.out_stride, at, total);
+  }
+
+  template <class Start>
+  static inline void begin_with(const Start* start, const int64_t* at, Computed<T> by, V* total) {
+    for (int c = 0; c < CHUNKS; ++c) total[c] += read(start + at[c]) * by;
+  }
+
+  template <class Out>
+  static inline void write(Out* out, const int64_t* at, const V* total) {
+    for (int c = 0; c < CHUNKS; ++c) Lanes<Out, LANES>::write(out + at[c], total[c]);
   }
 
   template <Scaled SCALED>
@@ -158,7 +215,7 @@ void sum_with(const RowTask<T>& task, const Tiling& tiling, int64_t begin, int64
 
 template <class T>
 void sum_rows(const RowTask<T>& task, int64_t begin, int64_t end) {
-  constexpr int WIDE = VECTOR_BYTES / static_cast<int>(sizeof(T)), MOST = WIDE * MOST_VECTORS;
+  constexpr int WIDE = VECTOR_BYTES / static_cast<int>(sizeof(Computed<T>)), MOST = WIDE * MOST_VECTORS;
   const int64_t width = task.width / task.heads;
   const int64_t tiles = (width + MOST - 1) / MOST;
   Tiling tiling{width, tiles, (width + tiles - 1) / tiles};
@@ -197,30 +254,37 @@ inline T summed(const typename Vector<T, LANES>::type& v) {
 }
 
 template <class T, int LANES>
-inline T dot(const T* a, const T* b, int64_t width) {
-  using V = typename Vector<T, LANES>::type;
-  T total = 0;
+inline Computed<T> dot(const T* a, const T* b, int64_t width) {
+  Computed<T> total = 0;
   int64_t c = 0;
   if (width >= LANES) {
-    V sums = {};
-    for (; c + LANES <= width; c += LANES)
-      sums += *reinterpret_cast<const V*>(a + c) * *reinterpret_cast<const V*>(b + c);
-    total = summed<T, LANES>(sums);
+    typename Vector<Computed<T>, LANES>::type sums = {}, left, right;
+    for (; c + LANES <= width; c += LANES) {
+      Lanes<T, LANES>::read(a + c, left);
+      Lanes<T, LANES>::read(b + c, right);
+      sums += left * right;
+    }
+    total = summed<Computed<T>, LANES>(sums);
   }
-  for (; c < width; ++c) total += a[c] * b[c];
+  for (; c < width; ++c) {
+    Computed<T> left, right;
+    Lanes<T, 1>::read(a + c, left);
+    Lanes<T, 1>::read(b + c, right);
+    total += left * right;
+  }
   return total;
 }
 
 template <class T>
 void dot_rows(const RowTask<T>& task, int64_t begin, int64_t end) {
-  constexpr int WIDE = VECTOR_BYTES / static_cast<int>(sizeof(T));
+  constexpr int WIDE = VECTOR_BYTES / static_cast<int>(sizeof(Computed<T>));
   const int64_t width = task.width / task.heads, last = fetched_until(task);
   for (int64_t row = begin; row < end; ++row) {
     const T* left = task.start + row * task.start_stride;
     for (int64_t e = task.indptr[row]; e < task.indptr[row + 1]; ++e) {
       if (e + EDGES_AHEAD < last) fetch(task, e + EDGES_AHEAD, 0, task.width);
       const T* right = source(task, task.indices[e]);
-      T* out = task.out + e * task.out_stride;
+      Computed<T>* out = task.wide_out + e * task.out_stride;
       for (int64_t head = 0; head < task.heads; ++head)
         out[head] = width >= WIDE ? dot<T, WIDE>(left + head * width, right + head * width, width)
                                   : dot<T, 4>(left + head * width, right + head * width, width);
@@ -236,11 +300,14 @@ void dot_rows(const RowTask<T>& task, int64_t begin, int64_t end) {
 extern const RowKernels kernels;
 const RowKernels kernels{sum_rows<float>,
                          sum_rows<double>,
+                         sum_rows<BFloat16>,
                          add_rows,
                          dot_rows<float>,
                          dot_rows<double>,
+                         dot_rows<BFloat16>,
                          activate<float>,
                          activate<double>,
+                         activate<BFloat16>,
                          project,
                          narrow_gradient,
                          WIDE,

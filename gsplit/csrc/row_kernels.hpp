@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "bfloat16.hpp"
+
 namespace gsplit {
 
 /// One call of sum_rows or dot_rows, checked, in plain pointers, so that the kernels include nothing: a function of
@@ -21,17 +23,19 @@ struct RowTask {
   int64_t own_stride;
   int64_t received_stride;
   int64_t width;
-  int64_t heads;    // at least 1; divides the width
-  const T* factor;  // may be null
-  const T* weight;  // may be null
+  int64_t heads;          // at least 1; divides the width
+  const Computed<T>* factor;  // may be null
+  const Computed<T>* weight;  // may be null
   int64_t weight_stride;
-  const int32_t* degrees;  // may be null; sums are divided by them, but not by 0
-  const T* scale;          // may be null; sums are multiplied by them
-  const T* start;          // of dot_rows the left rows
-  int64_t start_rows;      // the first rows have one
+  const int32_t* degrees;     // may be null; sums are divided by them, but not by 0
+  const Computed<T>* scale;       // may be null; sums are multiplied by them
+  const T* start;             // of dot_rows the left rows
+  const Computed<T>* wide_start;  // in its place, where starts are wider than rows
+  int64_t start_rows;         // the first rows have one
   int64_t start_stride;
-  const T* start_scale;  // may be null; starts are multiplied by them
+  const Computed<T>* start_scale;  // may be null; starts are multiplied by them
   T* out;
+  Computed<T>* wide_out;  // in its place, where sums are wider than rows; always of dot_rows
   int64_t out_stride;
 };
 
@@ -40,7 +44,7 @@ template <class T>
 struct ActivationTask {
   const T* x;          // of the backward: what forward gave
   const T* gradients;  // null forward
-  const T* bias;       // may be null; added to x; not for ELU, nor backward
+  const Computed<T>* bias;  // may be null; added to x; not for ELU, nor backward
   T* out;
   int64_t width;
   int64_t x_stride;
@@ -48,10 +52,10 @@ struct ActivationTask {
   int64_t out_stride;
   int activation;
   uint32_t drop_below;  // of 2^32
-  T scale;              // 1 / (1 - drop); 0 where all is dropped
+  Computed<T> scale;        // 1 / (1 - drop); 0 where all is dropped
   uint64_t seed;
   double* totals;  // backward, may be null: [width] zeros that get the sums of `out` over the rows
-  T* sums;         // [width] zeros for those of the rows at work
+  Computed<T>* sums;   // [width] zeros for those of the rows at work
 };
 
 inline constexpr int64_t MOST_NARROW_CHUNKS = 4;  // vectors of the results of a row, of all matrices together
@@ -92,11 +96,14 @@ struct NarrowTask {
 struct RowKernels {
   void (*sum_f32)(const RowTask<float>&, int64_t begin, int64_t end);
   void (*sum_f64)(const RowTask<double>&, int64_t begin, int64_t end);
+  void (*sum_bf16)(const RowTask<BFloat16>&, int64_t begin, int64_t end);
   void (*add_f32)(const float* values, int64_t rows, int64_t width, double* sums);
   void (*dot_f32)(const RowTask<float>&, int64_t begin, int64_t end);
   void (*dot_f64)(const RowTask<double>&, int64_t begin, int64_t end);
+  void (*dot_bf16)(const RowTask<BFloat16>&, int64_t begin, int64_t end);
   void (*activate_f32)(const ActivationTask<float>&, int64_t begin, int64_t end);
   void (*activate_f64)(const ActivationTask<double>&, int64_t begin, int64_t end);
+  void (*activate_bf16)(const ActivationTask<BFloat16>&, int64_t begin, int64_t end);
   void (*project)(const NarrowTask&, int64_t begin, int64_t end);
   void (*narrow_gradient)(const NarrowTask&, int64_t begin, int64_t end);
   int64_t lanes;         // floats of a vector

@@ -59,7 +59,7 @@ class FirstBlock(Neighbourhood):
         """``project(aggregate(x)) + bias``; x are the features, the same at every call, one call a mini-batch."""
         sums = self.kept.get(lambda: aggregate(x))
         if project is None:
-            return sums if bias is None else sums + bias
+            return sums if bias is None else (sums + bias).to(sums.dtype)
         return linear(sums, project, bias)
 
     @override
@@ -79,7 +79,7 @@ class FirstBlock(Neighbourhood):
         x = copied(x)
         means = self.kept.get(lambda: self._edges.mean(x))
         own = x[: self.num_destinations]
-        if is_plain(lin_self) and is_plain(lin_neigh) and not torch.is_autocast_enabled(x.device.type):
+        if is_plain(lin_self) and is_plain(lin_neigh):
             return linear_sum(own, means, lin_self, lin_neigh)
         return lin_self(own) + lin_neigh(means)
 

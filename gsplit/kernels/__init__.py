@@ -14,7 +14,7 @@ from gsplit.kernels.core import DTYPES, Core
 from gsplit.kernels.library import Library
 from gsplit.kernels.sizes import ShapeKernels
 from gsplit.kernels.stored_rows import StoredRows, copied
-from gsplit.kernels.sums import Edges, Kernels, Sums, core_rests
+from gsplit.kernels.sums import SHORT, Edges, Kernels, Sums, computed_in, core_rests
 
 __all__ = [
     "Edges",
@@ -23,10 +23,11 @@ __all__ = [
     "Sums",
     "TwoWayEdges",
     "copied",
+    "computed_in",
     "in_core",
-    "is_autocast",
     "kernels_for",
     "library_alone",
+    "product_dtype",
 ]
 
 _CORE = Core()
@@ -46,13 +47,16 @@ def library_alone() -> Iterator[None]:
 
 
 def in_core(x: Tensor) -> bool:
-    """Return whether the core computes on rows like ``x``: on the CPU, in a type that it has."""
+    """Return whether the core computes on rows like ``x``: on the CPU, in a type that it has kernels for."""
     return x.device.type == "cpu" and x.dtype in DTYPES and not core_rests[0]
 
 
-def is_autocast(x: Tensor | StoredRows) -> bool:
-    """Return whether PyTorch computes with rows like ``x`` in another type than theirs; never on ``meta``."""
-    return x.device.type != "meta" and torch.is_autocast_enabled(x.device.type)
+def product_dtype(x: Tensor | StoredRows) -> torch.dtype:
+    """The type of what linear maps make of rows like ``x``: that of ``torch.autocast``, else their own."""
+    if x.dtype not in (torch.float32, *SHORT) or x.device.type == "meta":
+        return x.dtype
+    kind = x.device.type
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
 
 
 def kernels_for(x: Tensor) -> Kernels:

@@ -9,14 +9,14 @@ from torch import Tensor
 from typing_extensions import override
 
 import gsplit._core as _core
-from gsplit.kernels.sums import Edges, Kernels, Sums, whole_rows
+from gsplit.kernels.sums import Edges, Kernels, Sums, computed_in, whole_rows
 
-DTYPES = (torch.float32, torch.float64)
-"""Types that the core computes in."""
+DTYPES = (torch.float32, torch.float64, torch.bfloat16)
+"""Types of rows that the core has kernels for."""
 
 
 class Core(Kernels):
-    """The C++ core, on as many threads as PyTorch has; rows float32 or float64 on the CPU."""
+    """The C++ core, on as many threads as PyTorch has; rows float32, float64 or bfloat16 on the CPU."""
 
     parts_are_cheap = True
 
@@ -56,7 +56,7 @@ class Core(Kernels):
             sums.out,
             start=None if sums.start is None else whole_rows(sums.start),
             factor=None if factor is None else factor.detach().contiguous(),
-            weight=None if weight is None else whole_rows(weight),
+            weight=None if weight is None else whole_rows(weight.to(computed_in(sums.own.dtype))),
             order=None if weight is None else edges.order,
             degrees=sums.degrees,
             scale=None if scale is None else scale.contiguous(),
@@ -66,7 +66,7 @@ class Core(Kernels):
 
     @override
     def dot(self, edges: Edges, own: Tensor, received: Tensor | None, left: Tensor, heads: int) -> Tensor:
-        out = own.new_empty((len(edges.indices), heads))
+        out = own.new_empty((len(edges.indices), heads), dtype=computed_in(own.dtype))
         more = None if received is None else whole_rows(received)
         threads = torch.get_num_threads()
         _core.dot_rows(edges.indptr, edges.indices, whole_rows(own), more, whole_rows(left), out, threads=threads)

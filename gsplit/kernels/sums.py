@@ -20,6 +20,15 @@ core_rests = [False]
 """Whether the core computes nothing, and PyTorch's operations do on the CPU what they do on accelerators."""
 
 
+SHORT = (torch.bfloat16, torch.float16)
+"""Types that rows are stored and sent in, and nothing is added up in."""
+
+
+def computed_in(dtype: torch.dtype) -> torch.dtype:
+    """The type that rows of a type are added up in: float32 of shorter ones, else their own."""
+    return torch.float32 if dtype in SHORT else dtype
+
+
 @dataclass(frozen=True, kw_only=True)
 class Edges:
     """Edges row by row: those of row r are ``indptr[r] .. indptr[r + 1]``."""
@@ -70,7 +79,7 @@ class Sums:
     received: Tensor | None
     """[S - S', D] rows of the other sources; None: there are no others."""
     out: Tensor
-    """[R, D], written; its rows may lie apart."""
+    """[R, D], written; its rows may lie apart. Like ``start`` it may be in the type that the rows are added up in."""
     _: KW_ONLY
     start: Tensor | None = None
     """[at most R, D] what the first rows begin with; it may be ``out``."""
@@ -81,9 +90,9 @@ class Sums:
     degrees: Tensor | None = None
     """int32 [R] by which the sums are divided, but not by 0; for a mean, the numbers of edges."""
     scale: Tensor | None = None
-    """[R] in the dtype of the rows, by which the sums are multiplied."""
+    """[R] by which the sums are multiplied; like all factors in the type that the rows are added up in."""
     start_scale: Tensor | None = None
-    """[len(start)] in the dtype of the rows, by which the start is multiplied."""
+    """[len(start)] by which the start is multiplied."""
 
 
 class Kernels(Protocol):

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from gsplit.kernels import Sums, TwoWayEdges, kernels_for
+from gsplit.kernels import Sums, TwoWayEdges, computed_in, kernels_for
 from gsplit.nn.exchange import BatchComm, Link, Route, wants_gradient_back
 
 
@@ -148,9 +148,10 @@ class _NeighbourSum(torch.autograd.Function):
         else:
             arrive = args.link.start_send(x, args.route)
             from_own, from_others = args.edges.apart(len(x), order=weight is not None)
-            kernels.sum(Sums(from_own, x.detach(), None, out, start=begin, **scaling))
+            part = out if x.dtype == computed_in(x.dtype) else torch.empty_like(out, dtype=computed_in(x.dtype))
+            kernels.sum(Sums(from_own, x.detach(), None, part, start=begin, **scaling))
             received = arrive()
-            kernels.sum(Sums(from_others, received, None, out, start=out, **scaling))
+            kernels.sum(Sums(from_others, received, None, out, start=part, **scaling))
         rows = (x, received) if weight is not None and weight.requires_grad else (None, None)
         ctx.save_for_backward(weight, *rows)
         return out, x[: edges.num_rows] if args.own else None, None if token is None else token.clone()
@@ -163,7 +164,7 @@ class _NeighbourSum(torch.autograd.Function):
         args: _SumArgs = ctx.args
         weight, x, received = ctx.saved_tensors
         degrees = args.degrees
-        divisor = None if degrees is None else degrees.clamp(min=1).to(of_sums.dtype).reciprocal_()
+        divisor = None if degrees is None else degrees.clamp(min=1).to(computed_in(of_sums.dtype)).reciprocal_()
         grad_x = grad_weight = None
         link = None if grad_token is None else args.link
         if ctx.needs_input_grad[0] or link is not None:
@@ -174,6 +175,7 @@ class _NeighbourSum(torch.autograd.Function):
             grad_weight = kernels_for(of_sums).dot(args.edges.edges, x, received, of_sums, weight.shape[1])
             if divisor is not None:
                 grad_weight *= divisor[args.edges.edges.rows()].unsqueeze(1)
+            grad_weight = grad_weight.to(weight.dtype)
         grad_start = of_sums if ctx.needs_input_grad[2] else None
         return (grad_x if ctx.needs_input_grad[0] else None), grad_weight, grad_start, grad_token, None
 
@@ -192,6 +194,8 @@ def summed_back(
 ) -> Tensor:
     """Gradients of the own sources, from those of the sums of the destinations; received rows' go back on the way.
 
+    They are added up in the type that such rows are added up in, and rounded to theirs at the end.
+
     Args:
         two_way: the in-edges of the layer.
         grad: [N, D] gradients of the sums.
@@ -205,28 +209,27 @@ def summed_back(
     Returns:
         [num_own, D].
     """
-    kernels = kernels_for(grad)
+    kernels, dtype = kernels_for(grad), computed_in(grad.dtype)
     edges = two_way.transposed if weight is None else two_way.transposed_with_order
-    out = grad.new_empty((edges.num_rows, grad.shape[1]))
 
-    def gradients(begin: int, end: int, start: Tensor | None) -> Tensor:
+    def gradients(begin: int, end: int, start: Tensor | None, dtype: torch.dtype) -> Tensor:
+        out = grad.new_empty((end - begin, grad.shape[1]), dtype=dtype)
         part = edges.from_row(begin, end)
-        kernels.sum(Sums(part, grad, None, out[begin:end], start=start, factor=factor, weight=weight))
-        return out[begin:end]
+        kernels.sum(Sums(part, grad, None, out, start=start, factor=factor, weight=weight))
+        return out
 
-    if link is None or route is None:
-        end = edges.num_rows if finish is not None else num_own
-        gradients(0, end, start)
+    if finish is None and (link is None or route is None):
+        return gradients(0, num_own, start, grad.dtype)
+    if link is not None and route is not None and finish is None and kernels.parts_are_cheap:
+        add_returned = link.start_return(gradients(num_own, edges.num_rows, None, grad.dtype), route)
+        own = gradients(0, num_own, start, dtype)
+    else:
+        out = gradients(0, edges.num_rows, start, dtype)
         if finish is not None:
             finish(out)
-        return out[:num_own]
-    if finish is not None or not kernels.parts_are_cheap:
-        gradients(0, edges.num_rows, start)
-        if finish is not None:
-            finish(out)
-        link.start_return(out[num_own:], route)(out[:num_own])
-        return out[:num_own]
-    add_returned = link.start_return(gradients(num_own, edges.num_rows, None), route)
-    own = gradients(0, num_own, start)
+        own = out[:num_own]
+        if link is None or route is None:
+            return own.to(grad.dtype)
+        add_returned = link.start_return(out[num_own:].to(grad.dtype), route)
     add_returned(own)
-    return own
+    return own.to(grad.dtype)

@@ -24,6 +24,7 @@ from torch.autograd.function import once_differentiable
 from gsplit.kernels import Sums, TwoWayEdges, kernels_for
 from gsplit.nn.aggregate import neighbour_sum, summed_back
 from gsplit.nn.exchange import BatchComm, Link, Route, wants_gradient_back
+from gsplit.nn.rowwise.mixed import Term, gradient, is_mixed, multiplied
 
 if TYPE_CHECKING:
     from gsplit.nn.block import Block
@@ -111,11 +112,10 @@ class _Attention(torch.autograd.Function):
         kernels, edges = kernels_for(z), args.edges.edges
         num_rows = edges.num_rows
         received = None if args.link is None or args.route is None else args.link.send(z, args.route)
-        columns_source, columns_destination = _columns(att_source), _columns(att_destination)
-        source = z @ columns_source
+        source = _scores(z, att_source)
         if received is not None:
-            source = torch.cat([source, received @ columns_source])
-        destination = z[:num_rows] @ columns_destination
+            source = torch.cat([source, _scores(received, att_source)])
+        destination = _scores(z[:num_rows], att_destination)
         shares, own_shares = args.counted(*kernels.shares(edges, source, destination, args.slope, loops=args.loops))
         kept, own_kept = _kept(args.dropout, shares), None if own_shares is None else _kept(args.dropout, own_shares)
         dropped = _times(shares, kept)
@@ -123,10 +123,10 @@ class _Attention(torch.autograd.Function):
         start = None
         if own_shares is not None:
             own_dropped = _times(own_shares, own_kept)
+            start = out if z.dtype == source.dtype else torch.empty_like(out, dtype=source.dtype)
             torch.mul(
-                own_dropped.unsqueeze(2), z[:num_rows].unflatten(1, (args.heads, -1)), out=_by_head(out, args.heads)
+                own_dropped.unsqueeze(2), z[:num_rows].unflatten(1, (args.heads, -1)), out=_by_head(start, args.heads)
             )
-            start = out
         kernels.sum(Sums(edges, z.detach(), received, out, start=start, weight=dropped))
         ctx.args = args
         ctx.save_for_backward(
@@ -146,7 +146,7 @@ class _Attention(torch.autograd.Function):
         grad_shares = _times(kernels.dot(edges, z, received, grad, heads), kept)
         grad_own_shares = None
         if own_shares is not None:
-            by_head = _by_head(grad, heads) * _by_head(z[:num_rows], heads)
+            by_head = _by_head(grad, heads).to(source.dtype) * _by_head(z[:num_rows], heads)
             grad_own_shares = _times(by_head.sum(dim=2), own_kept)
         grad_scores, grad_own_scores, grad_destination = kernels.shares_backward(
             edges, source, destination, args.slope, (shares, own_shares), (grad_shares, grad_own_shares)
@@ -164,10 +164,10 @@ class _Attention(torch.autograd.Function):
                 start=grad_own_scores,
             )
         )
-        of_source = z.t() @ grad_source[:num_own]
+        of_source = _of_scores(z, grad_source[:num_own])
         if received is not None:
-            of_source += received.t() @ grad_source[num_own:]
-        of_destination = z[:num_rows].t() @ grad_destination
+            of_source += _of_scores(received, grad_source[num_own:])
+        of_destination = _of_scores(z[:num_rows], grad_destination)
 
         grad_z = None
         link = None if grad_token is None else args.link
@@ -230,6 +230,19 @@ def softmax_over_neighbours(
 def _columns(att: Tensor) -> Tensor:
     """[H D, H] matrix whose column h holds ``att[h]`` [D] where head h has its features, and zeros elsewhere."""
     return torch.block_diag(*att.detach().unsqueeze(2))
+
+
+def _scores(z: Tensor, att: Tensor) -> Tensor:
+    """Dot products of each head's features with those of ``att``, [n, H], in the type that rows are added up in."""
+    columns = _columns(att)
+    if is_mixed(z.dtype, columns):
+        return multiplied([Term(z, columns, turned=True)], None, z.dtype, columns.dtype)
+    return z @ columns
+
+
+def _of_scores(z: Tensor, grad: Tensor) -> Tensor:
+    """Gradients of the columns of :func:`_scores`, [H D, H]."""
+    return gradient(grad, z, z.dtype).t() if is_mixed(z.dtype, grad) else z.t() @ grad
 
 
 def _diagonal(product: Tensor, att: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from typing_extensions import override
 
-from gsplit.kernels import Edges, StoredRows, Sums, TwoWayEdges, copied, is_autocast, kernels_for
+from gsplit.kernels import Edges, StoredRows, Sums, TwoWayEdges, computed_in, copied, kernels_for, product_dtype
 from gsplit.nn.aggregate import neighbour_sum
 from gsplit.nn.attention import attention_over_neighbours
 from gsplit.nn.exchange import BatchComm, Route, exchange, scatter_back
@@ -224,29 +224,29 @@ class Block(Neighbourhood):
 
     @override
     def sum(self, x: Tensor, *, weighted: bool = False, project: nn.Linear | None = None) -> Tensor:
-        weight = self.edge_weight.to(x.dtype) if weighted and self.edge_weight is not None else self._scale(x)
+        weight = self._factor(self.edge_weight if weighted and self.edge_weight is not None else self.edge_scale, x)
         return self.projected(x, project, lambda rows: self._summed(rows, weight=weight))
 
     @override
     def mean(self, x: Tensor, *, project: nn.Linear | None = None) -> Tensor:
-        scale = self._scale(x)
+        scale = self._factor(self.edge_scale, x)
         return self.projected(x, project, lambda rows: self._summed(rows, weight=scale, mean=True))
 
     @override
     def self_and_mean(self, x: Tensor | StoredRows, lin_self: nn.Linear, lin_neigh: nn.Linear) -> Tensor:
         """Own rows projected, and to that added the means: projected, or of projections where those are narrower."""
         self._check_rows(x)
-        if not (is_plain(lin_self) and is_plain(lin_neigh)) or is_autocast(x):
+        if not (is_plain(lin_self) and is_plain(lin_neigh)):
             return super().self_and_mean(x, lin_self, lin_neigh)
         if narrows(lin_neigh):
             own, rows = both_linear(x, self.num_destinations, lin_self, lin_neigh)
-            return self._summed(rows, weight=self._scale(x), mean=True, start=own)
+            return self._summed(rows, weight=self._factor(self.edge_scale, rows), mean=True, start=own)
         means, own_rows = neighbour_sum(
             self.two_way,
-            copied(x),
+            copied(x).to(product_dtype(x)),
             self.route,
             self.comm,
-            weight=self._scale(x),
+            weight=self._factor(self.edge_scale, x),
             mean=True,
             own=True,
             drawn=self.sampled_degrees,
@@ -254,8 +254,10 @@ class Block(Neighbourhood):
         assert own_rows is not None
         return linear_sum(own_rows, means, lin_self, lin_neigh)
 
-    def _scale(self, x: Tensor | StoredRows) -> Tensor | None:
-        return None if self.edge_scale is None else self.edge_scale.to(x.dtype)
+    @staticmethod
+    def _factor(values: Tensor | None, x: Tensor | StoredRows) -> Tensor | None:
+        """Factors of edges in the type that rows like ``x`` are added up in."""
+        return None if values is None else values.to(computed_in(x.dtype))
 
     def _summed(
         self, x: Tensor, *, weight: Tensor | None = None, mean: bool = False, start: Tensor | None = None
@@ -263,7 +265,7 @@ class Block(Neighbourhood):
         self._check_rows(x)
         route = self.route
         if route is not None and weight is not None and self.send_weight is not None:
-            route = replace(route, sum_weight=self.send_weight.to(x.dtype).unsqueeze(1))
+            route = replace(route, sum_weight=self.send_weight.to(computed_in(x.dtype)).unsqueeze(1))
         return neighbour_sum(
             self.two_way, x, route, self.comm, weight=weight, mean=mean, start=start, drawn=self.sampled_degrees
         )[0]
@@ -291,7 +293,7 @@ class Block(Neighbourhood):
             negative_slope=negative_slope,
             dropout=dropout,
             loops=loops,
-            scale=self._scale(z),
+            scale=self._factor(self.edge_scale, z),
         )
 
 

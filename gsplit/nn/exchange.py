@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from gsplit.kernels import Sums, TwoWayEdges, kernels_for
+from gsplit.kernels import Sums, TwoWayEdges, computed_in, kernels_for
 from gsplit.parallel.checker import CollectiveChecker, Step
 from gsplit.parallel.collectives import Group, all_reduce, size_of, start_all_to_all
 from gsplit.parallel.mailboxes import Mailboxes
@@ -210,7 +210,7 @@ class Route:
     sums: TwoWayEdges | None = None
     """What each row sent is the sum of, a row for each and ``send_rows`` as sources; None: each is one own row."""
     sum_weight: Tensor | None = None
-    """Factor of each of ``send_rows`` in its sum, [own rows, 1] in the dtype of the rows; None: 1 each."""
+    """Factor of each of ``send_rows`` in its sum, [own rows, 1] in the type that rows are added up in; None: 1."""
 
     @property
     def num_received(self) -> int:
@@ -295,9 +295,9 @@ def _beside(x: Tensor, route: Route, link: Link) -> Tensor:
 
 def _folded(rows: Tensor, num_own: int, route: Route, link: Link) -> Tensor:
     add_returned = link.start_return(rows[num_own:], route)
-    own = rows[:num_own].clone(memory_format=torch.contiguous_format)
+    own = rows[:num_own].to(computed_in(rows.dtype), copy=True, memory_format=torch.contiguous_format)
     add_returned(own)
-    return own
+    return own.to(rows.dtype)
 
 
 class _Sum(torch.autograd.Function):

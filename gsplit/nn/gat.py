@@ -16,6 +16,7 @@ from typing_extensions import Unpack
 
 from gsplit.nn.layered import Between, LayeredModel
 from gsplit.nn.neighbourhood import Neighbourhood
+from gsplit.nn.rowwise.dense import mapped
 
 
 class GATConv(nn.Module):
@@ -61,14 +62,15 @@ class GATConv(nn.Module):
     def forward(self, block: Neighbourhood, x: Tensor) -> Tensor:
         """Rows of the destinations [num_destinations, out] for rows of the own sources [num_own_sources, in]."""
         out_NHD = block.attend(
-            self.lin(x).unflatten(1, (self.heads, -1)),
+            mapped(x, self.lin).unflatten(1, (self.heads, -1)),
             self.att_source,
             self.att_destination,
             negative_slope=self.negative_slope,
             dropout=self.dropout,
             loops=self.loops,
         )
-        return (out_NHD.mean(dim=1) if self.average else out_NHD.flatten(1)) + self.bias
+        out = out_NHD.mean(dim=1) if self.average else out_NHD.flatten(1)
+        return (out + self.bias).to(out.dtype)
 
 
 class GAT(LayeredModel):

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor, nn
 from typing_extensions import Unpack
 
+from gsplit.kernels import computed_in
 from gsplit.nn.layered import Between, LayeredModel
 from gsplit.nn.neighbourhood import Factors, Neighbourhood
 from gsplit.nn.rowwise.dense import has_hooks
@@ -92,7 +93,7 @@ class GCNConv(nn.Module):
 
     def _normalised_sum(self, block: Neighbourhood, x: Tensor) -> Tensor:
         """The normalised sums over in-edges and loops, [num_destinations, D]."""
-        return block.normalised_sum(x, self._factors(block, x.dtype), weighted=True)
+        return block.normalised_sum(x, self._factors(block, computed_in(x.dtype)), weighted=True)
 
     def _factors(self, block: Neighbourhood, dtype: torch.dtype) -> Factors:
         if self.normalization == "mean":
@@ -107,7 +108,7 @@ def symmetric_factors(block: Neighbourhood, dtype: torch.dtype, loops: Tensor | 
 
     Args:
         block: with degrees.
-        dtype: in which the model computes.
+        dtype: in which rows are added up.
         loops: weight of the edge from each own source to itself that is added to the graph's, one for all or
             [num_own_sources]; None for none.
     """

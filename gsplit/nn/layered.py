@@ -12,11 +12,11 @@ from typing import Protocol, TypedDict, runtime_checkable
 import torch
 from torch import Tensor, nn
 
-from gsplit.kernels import StoredRows, copied
+from gsplit.kernels import StoredRows, computed_in, copied
 from gsplit.nn.neighbourhood import Neighbourhood
 from gsplit.nn.norm import BatchNorm
 from gsplit.nn.rowwise.activation import activated, adds_bias
-from gsplit.nn.rowwise.dense import has_hooks
+from gsplit.nn.rowwise.dense import has_hooks, mapped
 
 NORMS: dict[str, Callable[[int], nn.Module]] = {
     "none": lambda width: nn.Identity(),
@@ -151,18 +151,25 @@ class LayeredModel(nn.Module):
         if layer == 1 and not (isinstance(x, StoredRows) and self.reads_stored_rows):
             x = self.input_dropout(copied(x))
             if self.projection is not None:
-                x = activated(self.projection(x), self.activation, self.dropout)
+                x = activated(mapped(x, self.projection), self.activation, self.dropout)
         out, late = self._convolved(layer, block, x)
-        skip = self.skips[layer - 1](copied(x)[: block.num_destinations]) if len(self.skips) else None
+        skip = mapped(copied(x)[: block.num_destinations], self.skips[layer - 1]) if len(self.skips) else None
         last = layer == self.num_layers
         if skip is not None and (not self.residual_after or (last and self.head is None)):
             out, skip = out + skip, None
         if last and self.head is None:
             return out
-        out = activated(self.norms[layer - 1](out), self.activation, self.dropout, late)
+        out = activated(self._normalised(layer, out), self.activation, self.dropout, late)
         if skip is not None:
             out = out + skip
-        return self.head(out) if last and self.head is not None else out
+        return mapped(out, self.head) if last and self.head is not None else out
+
+    def _normalised(self, layer: int, x: Tensor) -> Tensor:
+        """Return what a layer's normalisation gives: in float32 of shorter types, to which that is rounded."""
+        norm = self.norms[layer - 1]
+        if isinstance(norm, nn.Identity) or x.dtype == computed_in(x.dtype):
+            return norm(x)
+        return norm(x.to(computed_in(x.dtype))).to(x.dtype)
 
     def _convolved(self, layer: int, block: Neighbourhood, x: Tensor | StoredRows) -> tuple[Tensor, Tensor | None]:
         """Return what a layer's convolution gives, and its bias where that is left for the activation to add."""

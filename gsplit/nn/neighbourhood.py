@@ -43,8 +43,8 @@ class Factors:
 
 
 def times(x: Tensor, by: Tensor | None) -> Tensor:
-    """``by_v x_v`` for rows x [n, D] and by [n]; x itself for None."""
-    return x if by is None else x * by.unsqueeze(1)
+    """``by_v x_v`` for rows x [n, D] and by [n], in the type of the rows; x itself for None."""
+    return x if by is None else (x * by.unsqueeze(1)).to(x.dtype)
 
 
 class Neighbourhood(ABC):
@@ -94,7 +94,7 @@ class Neighbourhood(ABC):
 
         Args:
             x: [num_own_sources, D] rows of the own sources.
-            by: the factors, in the dtype of x.
+            by: the factors, in the type that rows like x are added up in.
             weighted: multiply by the edge weights w, where the block carries any.
 
         Returns:
@@ -102,7 +102,9 @@ class Neighbourhood(ABC):
         """
         # Each trainer scales its own rows before they travel, so that no factor has to.
         sums = times(self.sum(times(x, by.sources), weighted=weighted), by.sums)
-        return sums if by.own is None else torch.addcmul(sums, by.own.unsqueeze(1), x[: self.num_destinations])
+        if by.own is None:
+            return sums
+        return torch.addcmul(sums, by.own.unsqueeze(1), x[: self.num_destinations]).to(x.dtype)
 
     def self_and_mean(self, x: Tensor | StoredRows, lin_self: nn.Linear, lin_neigh: nn.Linear) -> Tensor:
         """``lin_self`` of each destination's own row, plus the mean over its in-edges projected by ``lin_neigh``.
@@ -178,7 +180,7 @@ class Neighbourhood(ABC):
         if project is not None and not narrows(project):
             return linear(aggregate(x), project, bias)
         sums = aggregate(x if project is None else linear(x, project))
-        return sums if bias is None else sums + bias
+        return sums if bias is None else (sums + bias).to(sums.dtype)
 
 
 def narrows(project: nn.Linear) -> bool:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 import gsplit._core as _core
-from gsplit.kernels import in_core, is_autocast
+from gsplit.kernels import computed_in, in_core
 from gsplit.nn.rowwise.dense import has_hooks
 from gsplit.nn.rowwise.masks import kept
 
@@ -64,12 +64,12 @@ def _dropped(x: Tensor, dropout: nn.Dropout, seed: int) -> Tensor:
 
 
 def _fits(bias: Tensor, x: Tensor) -> bool:
-    return bias.dtype == x.dtype and bias.shape == x.shape[1:]
+    return bias.dtype == computed_in(x.dtype) and bias.shape == x.shape[1:]
 
 
 def adds_bias(activation: Callable[[Tensor], Tensor], x: Tensor) -> bool:
     """Return whether :func:`activated` adds a bias to rows like ``x`` [n, D] in the pass of this activation."""
-    return ACTIVATIONS.get(activation) == RELU and in_core(x) and x.dim() == 2 and not is_autocast(x)
+    return ACTIVATIONS.get(activation) == RELU and in_core(x) and x.dim() == 2
 
 
 class RowDropout(nn.Dropout):
@@ -130,7 +130,7 @@ class _Activated(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         (out,) = ctx.saved_tensors
         grad_x = torch.empty_like(out)
-        grad_bias = out.new_empty(out.shape[1]) if ctx.needs_input_grad[1] else None
+        grad_bias = out.new_empty(out.shape[1], dtype=computed_in(out.dtype)) if ctx.needs_input_grad[1] else None
         _core.activate_backward(
             out.detach(),
             ctx.activation,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -12,7 +13,10 @@ from torch.autograd.function import once_differentiable
 from torch.nn.modules import module as module_hooks
 
 import gsplit._core as _core
-from gsplit.kernels import StoredRows, copied, in_core, is_autocast
+from gsplit.kernels import StoredRows, computed_in, copied, in_core, product_dtype
+from gsplit.kernels.sums import SHORT
+from gsplit.nn.rowwise.mixed import Term, is_mixed, multiplied
+from gsplit.nn.rowwise.mixed import gradient as mixed_gradient
 
 
 def product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -23,18 +27,24 @@ def product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         weight: [O, D].
         bias: [O].
     """
-    return products(x, [(len(x), weight, bias)])[0]
+    return products(x, [(len(x), weight, bias)], x.dtype)[0]
 
 
-def products(x: Tensor | StoredRows, maps: Sequence[tuple[int, Tensor, Tensor | None]]) -> list[Tensor]:
+def products(
+    x: Tensor | StoredRows, maps: Sequence[tuple[int, Tensor, Tensor | None]], dtype: torch.dtype
+) -> list[Tensor]:
     """``x[:first] @ weight.t() + bias`` of each (first, weight, bias); the core reads each row once for all of them.
 
     Args:
         x: [n, D].
         maps: one or two, of weights [O, D] and biases [O].
+        dtype: of the results, as :func:`~gsplit.kernels.product_dtype` says.
     """
-    fits = all(weight.dtype == x.dtype and weight.shape[1] == x.shape[1] for _, weight, _ in maps)
-    if not fits or not are_narrow(x, *(len(weight) for _, weight, _ in maps)):
+    weights = [weight for _, weight, _ in maps]
+    if is_mixed(dtype, *weights):
+        return [multiplied([Term(_first(x, first), weight)], bias, dtype) for first, weight, bias in maps]
+    fits = all(weight.dtype == x.dtype and weight.shape[1] == x.shape[1] for weight in weights)
+    if not fits or not are_narrow(x, *map(len, weights)):
         rows = copied(x)
         return [F.linear(rows[:first], weight, bias) for first, weight, bias in maps]
     outs = [torch.empty((first, len(weight)), dtype=x.dtype) for first, weight, _ in maps]
@@ -44,6 +54,21 @@ def products(x: Tensor | StoredRows, maps: Sequence[tuple[int, Tensor, Tensor | 
     ]
     _core.project_narrow(*_table(x), wanted, threads=torch.get_num_threads())
     return outs
+
+
+def products_back(*terms: tuple[Tensor, Tensor]) -> Tensor:
+    """``gradient @ weight`` of one or two products that had the same rows, added up: gradients of these [n, D].
+
+    Args:
+        terms: gradients [n, O] and weights [O, D]; the second gradients may be those of the first rows alone.
+    """
+    first, weight = terms[0]
+    if is_mixed(first.dtype, weight):
+        return multiplied([Term(gradient, weight, turned=True) for gradient, weight in terms], None, first.dtype)
+    out = first @ weight
+    for gradient, weight in terms[1:]:
+        out[: len(gradient)].addmm_(gradient, weight)
+    return out
 
 
 def weight_gradient(gradient: Tensor, x: Tensor) -> Tensor:
@@ -59,10 +84,14 @@ def weight_gradient(gradient: Tensor, x: Tensor) -> Tensor:
 def weight_gradients(gradients: Sequence[Tensor], x: Tensor | StoredRows) -> list[Tensor]:
     """``gradient.t() @ x[: len(gradient)]`` of each, the gradients of the weights of :func:`products`.
 
+    Those of rows in a short type are float32.
+
     Args:
         gradients: one or two, [first, O] each.
         x: [n, D].
     """
+    if gradients and gradients[0].dtype in SHORT:
+        return [mixed_gradient(gradient, x, gradient.dtype) for gradient in gradients]
     if not are_narrow(x, *(gradient.shape[1] for gradient in gradients)):
         rows = copied(x)
         return [gradient.t() @ rows[: len(gradient)] for gradient in gradients]
@@ -72,11 +101,24 @@ def weight_gradients(gradients: Sequence[Tensor], x: Tensor | StoredRows) -> lis
     return outs
 
 
+def bias_gradient(gradient: Tensor) -> Tensor:
+    """The sum over the rows, in the type that they are added up in, [O].
+
+    Args:
+        gradient: [n, O].
+    """
+    return gradient.sum(dim=0, dtype=computed_in(gradient.dtype))
+
+
 def are_narrow(x: Tensor | StoredRows, *outputs: int) -> bool:
     """Return whether the core multiplies rows like ``x`` [n, D] by matrices with so many outputs each."""
     if x.dtype != torch.float32 or (isinstance(x, Tensor) and (not in_core(x) or x.stride(1) != 1)):
         return False
     return all(_core.narrow_fits(number, x.shape[1]) for number in outputs)
+
+
+def _first(x: Tensor | StoredRows, count: int) -> Tensor | StoredRows:
+    return replace(x, ids=x.ids[:count]) if isinstance(x, StoredRows) else x[:count]
 
 
 def _table(x: Tensor | StoredRows) -> tuple[Any, Any]:
@@ -110,15 +152,25 @@ def linear(x: Tensor, by: nn.Module, bias: Tensor | None = None) -> Tensor:
         by: linear map from D features.
         bias: as wide as its result, which has then none of its own; None: ``by(x)``.
     """
-    if not is_plain(by) or is_autocast(x) or x.dim() != 2:
+    if not is_plain(by) or x.dim() != 2:
         return by(x) if bias is None else by(x) + bias
     assert isinstance(by, nn.Linear)
     assert bias is None or by.bias is None
-    added = by.bias if bias is None else bias
-    if not are_narrow(x, len(by.weight)):
+    added, dtype = by.bias if bias is None else bias, product_dtype(x)
+    if not is_mixed(dtype, by.weight) and not are_narrow(x, len(by.weight)):
         return F.linear(x, by.weight, added)
-    out: Tensor = _Linear.apply(x, by.weight, added)
+    out: Tensor = _Linear.apply(x.to(dtype), by.weight, added)
     return out
+
+
+def mapped(x: Tensor, by: nn.Module) -> Tensor:
+    """``by(x)``; where that is a linear map, and autocast asks for a short type, by :func:`linear`.
+
+    Args:
+        x: [n, D].
+        by: any module that takes rows.
+    """
+    return linear(x, by) if is_plain(by) and is_mixed(product_dtype(x), by.weight) else by(x)
 
 
 class _Linear(torch.autograd.Function):
@@ -135,9 +187,9 @@ class _Linear(torch.autograd.Function):
         x, weight = ctx.saved_tensors
         needs = ctx.needs_input_grad
         return (
-            grad @ weight if needs[0] else None,
+            products_back((grad, weight)) if needs[0] else None,
             weight_gradient(grad, x) if needs[1] else None,
-            grad.sum(dim=0) if needs[2] else None,
+            bias_gradient(grad) if needs[2] else None,
         )
 
 
@@ -150,8 +202,10 @@ def both_linear(x: Tensor | StoredRows, num_first: int, first: nn.Linear, every:
         first: linear map from D features.
         every: linear map from D features, without bias.
     """
-    own, rows = _BothLinear.apply(x, first.weight, first.bias, every.weight, num_first)
-    return own, rows
+    dtype = product_dtype(x)
+    rows = x if isinstance(x, StoredRows) else x.to(dtype)
+    own, others = _BothLinear.apply(rows, first.weight, first.bias, every.weight, num_first, dtype)
+    return own, others
 
 
 class _BothLinear(torch.autograd.Function):
@@ -159,28 +213,31 @@ class _BothLinear(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor | StoredRows, first: Tensor, bias: Tensor | None, every: Tensor, num_first: int
+        ctx: Any,
+        x: Tensor | StoredRows,
+        first: Tensor,
+        bias: Tensor | None,
+        every: Tensor,
+        num_first: int,
+        dtype: torch.dtype,
     ) -> tuple[Tensor, ...]:
         ctx.stored = x if isinstance(x, StoredRows) else None
         ctx.save_for_backward(None if isinstance(x, StoredRows) else x, first, every)
-        return tuple(products(x, [(num_first, first, bias), (len(x), every, None)]))
+        return tuple(products(x, [(num_first, first, bias), (len(x), every, None)], dtype))
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_first: Tensor, grad_every: Tensor) -> tuple[Tensor | None, ...]:
         x, first, every = ctx.saved_tensors
         needs = ctx.needs_input_grad
-        grad_x = None
-        if needs[0]:
-            grad_x = grad_every @ every
-            grad_x[: len(grad_first)].addmm_(grad_first, first)
         wanted = [grad for grad, needed in ((grad_first, needs[1]), (grad_every, needs[3])) if needed]
         of_weights = iter(weight_gradients(wanted, x if ctx.stored is None else ctx.stored) if wanted else [])
         return (
-            grad_x,
+            products_back((grad_every, every), (grad_first, first)) if needs[0] else None,
             next(of_weights) if needs[1] else None,
-            grad_first.sum(dim=0) if needs[2] else None,
+            bias_gradient(grad_first) if needs[2] else None,
             next(of_weights) if needs[3] else None,
+            None,
             None,
         )
 
@@ -193,7 +250,9 @@ def linear_sum(own: Tensor, means: Tensor, lin_self: nn.Linear, lin_neigh: nn.Li
         lin_self: linear map from D features.
         lin_neigh: linear map from D features, without bias, as wide.
     """
-    out: Tensor = _LinearSum.apply(own, means, lin_self.weight, lin_self.bias, lin_neigh.weight)
+    dtype = product_dtype(own)
+    weights = lin_self.weight, lin_self.bias, lin_neigh.weight
+    out: Tensor = _LinearSum.apply(own.to(dtype), means.to(dtype), *weights)
     return out
 
 
@@ -205,6 +264,8 @@ class _LinearSum(torch.autograd.Function):
         ctx: Any, own: Tensor, means: Tensor, of_own: Tensor, bias: Tensor | None, of_means: Tensor
     ) -> Tensor:
         ctx.save_for_backward(own, means, of_own, of_means)
+        if is_mixed(own.dtype, of_own, of_means):
+            return multiplied([Term(own, of_own), Term(means, of_means)], bias, own.dtype)
         return product(own, of_own, bias).addmm_(means, of_means.t())
 
     @staticmethod
@@ -213,9 +274,9 @@ class _LinearSum(torch.autograd.Function):
         own, means, of_own, of_means = ctx.saved_tensors
         needs = ctx.needs_input_grad
         return (
-            grad @ of_own if needs[0] else None,
-            grad @ of_means if needs[1] else None,
+            products_back((grad, of_own)) if needs[0] else None,
+            products_back((grad, of_means)) if needs[1] else None,
             weight_gradient(grad, own) if needs[2] else None,
-            grad.sum(dim=0) if needs[3] else None,
+            bias_gradient(grad) if needs[3] else None,
             weight_gradient(grad, means) if needs[4] else None,
         )

@@ -1,0 +1,158 @@
+#include "mixed_products.hpp"
+
+#include <cstdlib>
+#include <memory>
+#include <string>
+
+#include "aggregate_shared.hpp"
+#include "tile_products.hpp"
+
+#ifdef GSPLIT_TILES
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+namespace gsplit {
+
+#ifdef GSPLIT_TILES
+
+namespace {
+
+constexpr int64_t SUMMED_ROWS = 2048;  // over which the sums of a gradient stay in float32
+constexpr size_t LINE = 64;
+
+bool asked_for_tiles() {
+  constexpr unsigned BFLOAT16 = 1u << 22, TILE = 1u << 24;  // in edx of leaf 7
+  unsigned eax, ebx, ecx, edx;
+  if (!__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) || (edx & BFLOAT16) == 0 || (edx & TILE) == 0) return false;
+  if (!__builtin_cpu_supports("avx512bf16") || !__builtin_cpu_supports("avx512bw") ||
+      !__builtin_cpu_supports("avx512vl") || !__builtin_cpu_supports("avx512dq"))
+    return false;
+  constexpr int REQUEST = 0x1023, TILE_DATA = 18;  // ARCH_REQ_XCOMP_PERM; Linux grants their memory to who asks
+  return syscall(SYS_arch_prctl, REQUEST, TILE_DATA) == 0;
+}
+
+/// Memory at a multiple of a line.
+template <class T>
+class Aligned {
+ public:
+  explicit Aligned(int64_t count) {
+    const size_t lines = (static_cast<size_t>(count) * sizeof(T) + LINE - 1) / LINE;
+    data_.reset(static_cast<T*>(std::aligned_alloc(LINE, std::max<size_t>(lines, 1) * LINE)));
+    if (data_ == nullptr) throw std::bad_alloc();
+  }
+  T* data() const { return data_.get(); }
+
+ private:
+  struct Free {
+    void operator()(T* data) const { std::free(data); }
+  };
+  std::unique_ptr<T[], Free> data_;
+};
+
+tiles::Rows rows_of(const MixedRows& x) {
+  tiles::Rows rows{};
+  int64_t there = 0;
+  std::visit([&](const auto& table) { there = table.rows, rows.width = table.width, rows.stride = table.stride; },
+             x.table);
+  if (const auto* narrow = std::get_if<Matrix<const BFloat16>>(&x.table)) rows.narrow = narrow->data;
+  else rows.wide = std::get<Matrix<const float>>(x.table).data;
+  rows.rows = there;
+  if (x.ids) {
+    for (const int64_t id : *x.ids)
+      if (id < 0 || id >= there)
+        throw std::invalid_argument("row " + std::to_string(id) + " is outside 0 .. " + std::to_string(there - 1));
+    rows.ids = x.ids->data();
+    rows.rows = static_cast<int64_t>(x.ids->size());
+  }
+  return rows;
+}
+
+void require_tiles() { require(has_tiles(), "this machine has no products in bfloat16"); }
+
+}  // namespace
+
+bool has_tiles() {
+  static const bool there = asked_for_tiles();
+  return there;
+}
+
+void multiply_mixed(const std::vector<MixedTerm>& terms, std::span<const float> bias, const MixedOut& out,
+                    int threads) {
+  require_tiles();
+  require(!terms.empty() && terms.size() <= tiles::MOST_TERMS, "one or two products are added");
+  tiles::Product product{};
+  int64_t rows = 0;
+  std::visit([&](const auto& to) { rows = to.rows, product.outputs = to.width, product.out_stride = to.stride; }, out);
+  if (const auto* narrow = std::get_if<Matrix<BFloat16>>(&out)) product.out = narrow->data;
+  else product.wide_out = std::get<Matrix<float>>(out).data;
+  require(bias.empty() || static_cast<int64_t>(bias.size()) == product.outputs, "there must be a bias for each output");
+  product.bias = bias.empty() ? nullptr : bias.data();
+  std::vector<Aligned<BFloat16>> packed;
+  int64_t width = 0;
+  for (const auto& [x, weight, transposed] : terms) {
+    const int64_t outputs = transposed ? weight.width : weight.rows, inputs = transposed ? weight.rows : weight.width;
+    const tiles::Rows given = rows_of(x);
+    require(outputs == product.outputs && inputs == given.width, "a weight does not have the shape of the product");
+    packed.emplace_back(tiles::cover(outputs, tiles::SIDE) * tiles::cover(inputs, tiles::DEPTH) * tiles::SIDE *
+                        tiles::DEPTH);
+    tiles::pack_weight(weight.data, outputs, inputs, transposed ? 1 : weight.stride, transposed ? weight.stride : 1,
+                       packed.back().data());
+    product.terms[product.num_terms++] = {given, packed.back().data()};
+    width += inputs;
+  }
+  require(product.terms[0].x.rows >= rows, "out has more rows than the first product");
+  if (product.outputs == 0) return;
+  if (product.num_terms == 2 && product.terms[1].x.rows > rows) product.terms[1].x.rows = rows;
+  shared_out(rows, width, threads, [&product](int64_t, int64_t begin, int64_t end) {
+    const Aligned<char> room(tiles::room_bytes(product));
+    tiles::multiply(product, begin, end, room.data());
+  });
+}
+
+void mixed_gradient(const MixedRows& gradients, const MixedRows& x, Matrix<float> out, int threads) {
+  require_tiles();
+  tiles::Gradient task{rows_of(gradients), rows_of(x), nullptr};
+  const int64_t rows = task.gradients.rows, outputs = task.gradients.width, width = task.x.width;
+  require(rows <= task.x.rows, "there are more gradients than rows");
+  require(out.rows == outputs && out.width == width, "out is not shaped as the weight");
+  const int64_t stride = tiles::cover(width, tiles::SIDE) * tiles::SIDE;
+  const int64_t count = tiles::cover(outputs, tiles::SIDE) * tiles::SIDE * stride;
+  std::vector<std::vector<double>> totals(std::max(threads, 1));  // of each thread
+  shared_out(rows, width, threads, [&](int64_t worker, int64_t begin, int64_t end) {
+    const Aligned<float> sums(count);
+    const Aligned<char> room(tiles::room_bytes(task));
+    auto part = task;
+    part.sums = sums.data();
+    totals[worker].resize(count);
+    for (int64_t first = begin; first < end; first += SUMMED_ROWS) {
+      std::fill(part.sums, part.sums + count, 0.0f);
+      tiles::gradient(part, first, std::min(end, first + SUMMED_ROWS), room.data());
+      for (int64_t i = 0; i < count; ++i) totals[worker][i] += static_cast<double>(part.sums[i]);
+    }
+  });
+  for (int64_t o = 0; o < outputs; ++o) {
+    for (int64_t k = 0; k < width; ++k) {
+      double total = 0;
+      for (const auto& of_thread : totals) total += of_thread.empty() ? 0 : of_thread[o * stride + k];
+      out.row(o)[k] = static_cast<float>(total);
+    }
+  }
+}
+
+#else
+
+bool has_tiles() { return false; }
+
+void multiply_mixed(const std::vector<MixedTerm>&, std::span<const float>, const MixedOut&, int) {
+  require(false, "this machine has no products in bfloat16");
+}
+
+void mixed_gradient(const MixedRows&, const MixedRows&, Matrix<float>, int) {
+  require(false, "this machine has no products in bfloat16");
+}
+
+#endif
+
+}  // namespace gsplit

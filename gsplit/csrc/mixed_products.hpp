@@ -1,0 +1,41 @@
+// Products of rows in bfloat16 by weights in float32, which are rounded to bfloat16: sums of products are float32.
+// Where the machine multiplies so in hardware (tile_products.hpp); elsewhere a library widens rows (gsplit.kernels).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <variant>
+#include <vector>
+
+#include "aggregate.hpp"
+
+namespace gsplit {
+
+/// Whether this machine has the tiles of AMX, and the system lets this process use them, which is asked once.
+bool has_tiles();
+
+/// Rows of a matrix of either type: all of them, or row ids[0], ids[1], ... of it.
+struct MixedRows {
+  std::variant<Matrix<const BFloat16>, Matrix<const float>> table;
+  std::optional<std::span<const int64_t>> ids;
+};
+
+/// x * weight^T, or x * weight where that is transposed.
+struct MixedTerm {
+  MixedRows x;
+  Matrix<const float> weight;
+  bool transposed;
+};
+
+using MixedOut = std::variant<Matrix<BFloat16>, Matrix<float>>;
+
+/// out = bias + the sum of one or two products; a term with fewer rows than out counts 0 in the others. Each row is
+/// computed alike with any number of threads. Throws std::invalid_argument for shapes that do not fit, an id outside
+/// the table, and on a machine without tiles.
+void multiply_mixed(const std::vector<MixedTerm>& terms, std::span<const float> bias, const MixedOut& out, int threads);
+
+/// out = gradients^T * x over the first rows, as many as there are gradients; sums of many rows are added in double.
+void mixed_gradient(const MixedRows& gradients, const MixedRows& x, Matrix<float> out, int threads);
+
+}  // namespace gsplit

@@ -1,0 +1,98 @@
+"""Products of rows in bfloat16 or float16 by weights in float32, outside of autograd: sums of products are float32.
+
+On the CPU by the tiles of AMX where there are any (``csrc/tile_products.hpp``), else in float32 from rows that are
+widened; on accelerators by PyTorch, with weights that are rounded first, as under ``torch.autocast``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+import gsplit._core as _core
+from gsplit.kernels import StoredRows, copied, in_core
+from gsplit.kernels.sums import SHORT
+
+
+class Term(NamedTuple):
+    """``x @ weight.t()``, or ``x @ weight``."""
+
+    x: Tensor | StoredRows
+    """[n, D]."""
+    weight: Tensor
+    """float32 [O, D], or [D, O]."""
+    turned: bool = False
+    """Whether the weight is [D, O]."""
+
+
+def is_mixed(dtype: torch.dtype, *weights: Tensor) -> bool:
+    """Return whether products in a type are taken by weights that are wider."""
+    return dtype in SHORT and all(weight.dtype == torch.float32 for weight in weights)
+
+
+def multiplied(
+    terms: Sequence[Term], bias: Tensor | None, dtype: torch.dtype, out_dtype: torch.dtype | None = None
+) -> Tensor:
+    """Return ``bias`` and one or two products added up, [n, O].
+
+    Args:
+        terms: the products; the second may have fewer rows than the first, and is 0 in the others.
+        bias: float32 [O].
+        dtype: of the rows, a short one; others are rounded to it.
+        out_dtype: of the result, ``dtype`` or float32; by default ``dtype``.
+    """
+    first = terms[0]
+    outputs = first.weight.shape[1] if first.turned else first.weight.shape[0]
+    if _by_tiles(first.x, dtype):
+        out = torch.empty((len(first.x), outputs), dtype=out_dtype or dtype)
+        given = [(*_table(x), weight.detach().contiguous(), turned) for x, weight, turned in terms]
+        begins = None if bias is None else bias.detach().contiguous()
+        _core.multiply_mixed(given, begins, out, threads=torch.get_num_threads())
+        return out
+    with torch.autocast(first.x.device.type, enabled=False):
+        wide = torch.float32 if first.x.device.type == "cpu" else dtype
+        total = _product(first, wide, bias)
+        for term in terms[1:]:
+            total[: len(term.x)] += _product(term, wide, None)
+        return total.to(out_dtype or dtype)
+
+
+def gradient(gradients: Tensor, x: Tensor | StoredRows, dtype: torch.dtype) -> Tensor:
+    """``gradients.t() @ x[: len(gradients)]``, float32 [O, D]: what a weight gets.
+
+    Args:
+        gradients: [n, O].
+        x: [at least n, D].
+        dtype: of the rows, a short one.
+    """
+    if _by_tiles(x, dtype):
+        out = torch.empty((gradients.shape[1], x.shape[1]))
+        table, ids = _table(x)
+        _core.mixed_gradient(_rows(gradients), table, ids, out, threads=torch.get_num_threads())
+        return out
+    rows = copied(x)[: len(gradients)]
+    wide = torch.float32 if rows.device.type == "cpu" else dtype
+    return (gradients.to(wide).t() @ rows.to(wide)).float()
+
+
+def _product(term: Term, dtype: torch.dtype, bias: Tensor | None) -> Tensor:
+    weight = term.weight.t() if term.turned else term.weight
+    return F.linear(copied(term.x).to(dtype), weight.to(dtype), None if bias is None else bias.to(dtype))
+
+
+def _by_tiles(x: Tensor | StoredRows, dtype: torch.dtype) -> bool:
+    on_cpu = isinstance(x, StoredRows) or (in_core(x) and x.dtype in (torch.bfloat16, torch.float32))
+    return on_cpu and dtype == torch.bfloat16 and _core.has_tiles()
+
+
+def _table(x: Tensor | StoredRows) -> tuple[Any, Any]:
+    return (x.table, x.ids) if isinstance(x, StoredRows) else (_rows(x), None)
+
+
+def _rows(x: Tensor) -> Tensor:
+    x = x.detach()
+    return x if x.stride(1) == 1 else x.contiguous()
