@@ -121,7 +121,6 @@ void activate_rows(const ActivationTask<T>& task, int64_t begin, int64_t end) {
       if (DROPS) draw(task, row_seed, first, count, scales);
       T* to = task.out + row * task.out_stride + first;
       Computed<T>* out = out_piece.at(to);
-      if (NARROW<T> && !BACKWARD && task.activation > RELU) out_piece.read(to, count);
       activate_piece<Computed<T>, BACKWARD, DROPS, BIASED>(
           task.activation, task.scale, x_piece.read(task.x + row * task.x_stride + first, count),
           BACKWARD ? gradients_piece.read(task.gradients + row * task.gradients_stride + first, count) : nullptr, out,

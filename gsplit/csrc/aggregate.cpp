@@ -224,7 +224,7 @@ int64_t split_edges(const RowEdges& edges, int64_t num_own, const SplitEdges& ow
   return from_own;
 }
 
-#define GSPLIT_INSTANTIATE_SUM(T, Start, Out)                                                                    \
+#define GSPLIT_INSTANTIATE_SUM(T, Start, Out)                                                                        \
   template void sum_rows<T>(const RowEdges&, const Sources<T>&, const Scaling<T>&, Matrix<const Start>, Matrix<Out>, \
                             int);
 GSPLIT_INSTANTIATE_SUM(float, float, float)

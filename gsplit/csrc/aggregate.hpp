@@ -60,8 +60,9 @@ struct Sources {
 template <class T>
 struct Scaling {
   std::span<const Computed<T>> factor;  // [sources]
-  Matrix<const Computed<T>> weight;  // [edges, heads]: columns are dealt out to the heads, in equal runs; no data: none
-  std::span<const int32_t> degrees;  // [R] sums are divided by them, but not by 0
+  Matrix<const Computed<T>>
+      weight;  // [edges, heads]: columns are dealt out to the heads, in equal runs; no data: none
+  std::span<const int32_t> degrees;          // [R] sums are divided by them, but not by 0
   std::span<const Computed<T>> scale;        // [R] sums are multiplied by them
   std::span<const Computed<T>> start_scale;  // [rows of the start] these are multiplied by them
 };
@@ -121,9 +122,9 @@ void attention_backward(const RowEdges& edges, Matrix<const T> source, Matrix<co
 /// What stands behind a layer: an activation, then dropout.
 enum class Activation : int { none = 0, relu = 1, elu = 2 };
 
-/// out = dropout(activation(x + bias)), in one pass; of ELU, whose powers `out` holds already, without a bias. A
-/// value is dropped where a hash of (seed, row, column) is below `drop`, a share of 1; the others are divided by 1 -
-/// drop. The same seed drops the same values, so backward draws again.
+/// out = dropout(activation(x + bias)), in one pass; of ELU, whose powers `out` holds already, without a bias, and
+/// not in bfloat16. A value is dropped where a hash of (seed, row, column) is below `drop`, a share of 1; the others
+/// are divided by 1 - drop. The same seed drops the same values, so backward draws again.
 template <class T>
 void activate(Matrix<const T> x, std::span<const Computed<T>> bias, Activation activation, Computed<T> drop,
               uint64_t seed, Matrix<T> out, int threads);

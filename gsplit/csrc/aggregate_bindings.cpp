@@ -245,14 +245,16 @@ void bind_aggregate(nb::module_& m) {
       nb::arg("threads") = 1);
   m.def(
       "mixed_gradient",
-      [](MixedArray gradients, MixedArray x, std::optional<Array<int64_t>> ids, Values<float> out, int threads) {
+      [](MixedArray gradients, MixedArray x, std::optional<Array<int64_t>> ids, Values<float> out,
+         std::optional<Writable<float>> column_sums, int threads) {
         const auto of_outputs = mixed_of(gradients, std::nullopt), rows = mixed_of(x, ids);
         const auto to = matrix_of(out);
         nb::gil_scoped_release unlocked;
-        mixed_gradient(of_outputs, rows, to, threads);
+        const auto sums = column_sums ? span_of(*column_sums) : std::span<float>();
+        mixed_gradient(of_outputs, rows, to, sums, threads);
       },
       nb::arg("gradients").noconvert(), nb::arg("x").noconvert(), nb::arg("ids").noconvert().none(),
-      nb::arg("out").noconvert(), nb::arg("threads") = 1);
+      nb::arg("out").noconvert(), nb::arg("column_sums").noconvert().none() = nb::none(), nb::arg("threads") = 1);
   m.def("instruction_sets", &instruction_sets);
   m.def("use_instruction_set", &use_instruction_set, nb::arg("name"));
   m.def(

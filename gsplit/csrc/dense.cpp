@@ -17,6 +17,7 @@ ActivationTask<T> activation_task(Matrix<const T> x, Activation activation, Comp
                                   Matrix<T> out) {
   require(x.rows == out.rows && x.width == out.width, "out is not shaped as x");
   require(drop >= 0 && drop <= 1, "the share that is dropped must be between 0 and 1");
+  require(!NARROW<T> || activation != Activation::elu, "the slope of ELU is not to be had from rounded values");
   const double below = static_cast<double>(drop) * 4294967296.0;
   ActivationTask<T> task{};
   task.x = x.data;
@@ -196,11 +197,11 @@ void narrow_gradient(const PickedRows& x, const std::vector<NarrowGradient>& giv
   }
 }
 
-#define GSPLIT_INSTANTIATE(T)                                                                                  \
-  template void activate<T>(Matrix<const T>, std::span<const Computed<T>>, Activation, Computed<T>, uint64_t,  \
-                            Matrix<T>, int);                                                                   \
-  template void activate_backward<T>(Matrix<const T>, Activation, Computed<T>, uint64_t, Matrix<const T>,      \
-                                     Matrix<T>, std::span<Computed<T>>, int);
+#define GSPLIT_INSTANTIATE(T)                                                                                        \
+  template void activate<T>(Matrix<const T>, std::span<const Computed<T>>, Activation, Computed<T>, uint64_t,        \
+                            Matrix<T>, int);                                                                         \
+  template void activate_backward<T>(Matrix<const T>, Activation, Computed<T>, uint64_t, Matrix<const T>, Matrix<T>, \
+                                     std::span<Computed<T>>, int);
 GSPLIT_INSTANTIATE(float)
 GSPLIT_INSTANTIATE(double)
 GSPLIT_INSTANTIATE(BFloat16)

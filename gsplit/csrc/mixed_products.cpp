@@ -84,10 +84,12 @@ void multiply_mixed(const std::vector<MixedTerm>& terms, std::span<const float> 
   require(!terms.empty() && terms.size() <= tiles::MOST_TERMS, "one or two products are added");
   tiles::Product product{};
   int64_t rows = 0;
-  std::visit([&](const auto& to) { rows = to.rows, product.outputs = to.width, product.out_stride = to.stride; }, out);
+  std::visit([&](const auto& to) { rows = to.rows, product.outputs = to.width, product.out_stride = to.stride; },
+             out);
   if (const auto* narrow = std::get_if<Matrix<BFloat16>>(&out)) product.out = narrow->data;
   else product.wide_out = std::get<Matrix<float>>(out).data;
-  require(bias.empty() || static_cast<int64_t>(bias.size()) == product.outputs, "there must be a bias for each output");
+  require(bias.empty() || static_cast<int64_t>(bias.size()) == product.outputs,
+          "there must be a bias for each output");
   product.bias = bias.empty() ? nullptr : bias.data();
   std::vector<Aligned<BFloat16>> packed;
   int64_t width = 0;
@@ -111,34 +113,40 @@ void multiply_mixed(const std::vector<MixedTerm>& terms, std::span<const float> 
   });
 }
 
-void mixed_gradient(const MixedRows& gradients, const MixedRows& x, Matrix<float> out, int threads) {
+void mixed_gradient(const MixedRows& gradients, const MixedRows& x, Matrix<float> out, std::span<float> column_sums,
+                    int threads) {
   require_tiles();
-  tiles::Gradient task{rows_of(gradients), rows_of(x), nullptr};
+  tiles::Gradient task{rows_of(gradients), rows_of(x), nullptr, nullptr};
   const int64_t rows = task.gradients.rows, outputs = task.gradients.width, width = task.x.width;
   require(rows <= task.x.rows, "there are more gradients than rows");
   require(out.rows == outputs && out.width == width, "out is not shaped as the weight");
+  require(column_sums.empty() || static_cast<int64_t>(column_sums.size()) == outputs,
+          "there must be a sum for each output");
   const int64_t stride = tiles::cover(width, tiles::SIDE) * tiles::SIDE;
   const int64_t count = tiles::cover(outputs, tiles::SIDE) * tiles::SIDE * stride;
+  const int64_t all = count + (column_sums.empty() ? 0 : tiles::cover(outputs, tiles::DEPTH) * tiles::DEPTH);
   std::vector<std::vector<double>> totals(std::max(threads, 1));  // of each thread
   shared_out(rows, width, threads, [&](int64_t worker, int64_t begin, int64_t end) {
-    const Aligned<float> sums(count);
+    const Aligned<float> sums(all);
     const Aligned<char> room(tiles::room_bytes(task));
     auto part = task;
     part.sums = sums.data();
-    totals[worker].resize(count);
+    part.column_sums = column_sums.empty() ? nullptr : sums.data() + count;
+    totals[worker].resize(all);
     for (int64_t first = begin; first < end; first += SUMMED_ROWS) {
-      std::fill(part.sums, part.sums + count, 0.0f);
+      std::fill(part.sums, part.sums + all, 0.0f);
       tiles::gradient(part, first, std::min(end, first + SUMMED_ROWS), room.data());
-      for (int64_t i = 0; i < count; ++i) totals[worker][i] += static_cast<double>(part.sums[i]);
+      for (int64_t i = 0; i < all; ++i) totals[worker][i] += static_cast<double>(part.sums[i]);
     }
   });
-  for (int64_t o = 0; o < outputs; ++o) {
-    for (int64_t k = 0; k < width; ++k) {
-      double total = 0;
-      for (const auto& of_thread : totals) total += of_thread.empty() ? 0 : of_thread[o * stride + k];
-      out.row(o)[k] = static_cast<float>(total);
-    }
-  }
+  const auto total = [&totals](int64_t at) {
+    double sum = 0;
+    for (const auto& of_thread : totals) sum += of_thread.empty() ? 0 : of_thread[at];
+    return static_cast<float>(sum);
+  };
+  for (int64_t o = 0; o < outputs; ++o)
+    for (int64_t k = 0; k < width; ++k) out.row(o)[k] = total(o * stride + k);
+  for (size_t o = 0; o < column_sums.size(); ++o) column_sums[o] = total(count + static_cast<int64_t>(o));
 }
 
 #else
@@ -149,7 +157,7 @@ void multiply_mixed(const std::vector<MixedTerm>&, std::span<const float>, const
   require(false, "this machine has no products in bfloat16");
 }
 
-void mixed_gradient(const MixedRows&, const MixedRows&, Matrix<float>, int) {
+void mixed_gradient(const MixedRows&, const MixedRows&, Matrix<float>, std::span<float>, int) {
   require(false, "this machine has no products in bfloat16");
 }
 

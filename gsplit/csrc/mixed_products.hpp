@@ -33,9 +33,12 @@ using MixedOut = std::variant<Matrix<BFloat16>, Matrix<float>>;
 /// out = bias + the sum of one or two products; a term with fewer rows than out counts 0 in the others. Each row is
 /// computed alike with any number of threads. Throws std::invalid_argument for shapes that do not fit, an id outside
 /// the table, and on a machine without tiles.
-void multiply_mixed(const std::vector<MixedTerm>& terms, std::span<const float> bias, const MixedOut& out, int threads);
+void multiply_mixed(const std::vector<MixedTerm>& terms, std::span<const float> bias, const MixedOut& out,
+                    int threads);
 
-/// out = gradients^T * x over the first rows, as many as there are gradients; sums of many rows are added in double.
-void mixed_gradient(const MixedRows& gradients, const MixedRows& x, Matrix<float> out, int threads);
+/// out = gradients^T * x over the first rows, as many as there are gradients, and the sums of the gradients' columns,
+/// where there is room for them; sums of many rows are added in double.
+void mixed_gradient(const MixedRows& gradients, const MixedRows& x, Matrix<float> out, std::span<float> column_sums,
+                    int threads);
 
 }  // namespace gsplit

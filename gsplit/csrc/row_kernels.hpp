@@ -23,15 +23,15 @@ struct RowTask {
   int64_t own_stride;
   int64_t received_stride;
   int64_t width;
-  int64_t heads;          // at least 1; divides the width
+  int64_t heads;              // at least 1; divides the width
   const Computed<T>* factor;  // may be null
   const Computed<T>* weight;  // may be null
   int64_t weight_stride;
-  const int32_t* degrees;     // may be null; sums are divided by them, but not by 0
+  const int32_t* degrees;         // may be null; sums are divided by them, but not by 0
   const Computed<T>* scale;       // may be null; sums are multiplied by them
-  const T* start;             // of dot_rows the left rows
+  const T* start;                 // of dot_rows the left rows
   const Computed<T>* wide_start;  // in its place, where starts are wider than rows
-  int64_t start_rows;         // the first rows have one
+  int64_t start_rows;             // the first rows have one
   int64_t start_stride;
   const Computed<T>* start_scale;  // may be null; starts are multiplied by them
   T* out;
@@ -42,8 +42,8 @@ struct RowTask {
 /// One call of activate or activate_backward.
 template <class T>
 struct ActivationTask {
-  const T* x;          // of the backward: what forward gave
-  const T* gradients;  // null forward
+  const T* x;               // of the backward: what forward gave
+  const T* gradients;       // null forward
   const Computed<T>* bias;  // may be null; added to x; not for ELU, nor backward
   T* out;
   int64_t width;
@@ -52,10 +52,10 @@ struct ActivationTask {
   int64_t out_stride;
   int activation;
   uint32_t drop_below;  // of 2^32
-  Computed<T> scale;        // 1 / (1 - drop); 0 where all is dropped
+  Computed<T> scale;    // 1 / (1 - drop); 0 where all is dropped
   uint64_t seed;
-  double* totals;  // backward, may be null: [width] zeros that get the sums of `out` over the rows
-  Computed<T>* sums;   // [width] zeros for those of the rows at work
+  double* totals;     // backward, may be null: [width] zeros that get the sums of `out` over the rows
+  Computed<T>* sums;  // [width] zeros for those of the rows at work
 };
 
 inline constexpr int64_t MOST_NARROW_CHUNKS = 4;  // vectors of the results of a row, of all matrices together

@@ -7,7 +7,7 @@ namespace gsplit::tiles {
 namespace {
 
 constexpr int64_t TILE_VALUES = SIDE * DEPTH;
-constexpr int64_t BLOCK = 2 * SIDE;       // rows that are multiplied at a time
+constexpr int64_t BLOCK = 2 * SIDE;        // rows that are multiplied at a time
 constexpr int64_t ROWS_AHEAD = 2 * BLOCK;  // picked rows that are on their way
 constexpr int64_t LINE = 64;
 
@@ -33,15 +33,21 @@ class Configured {
 
 inline int64_t at(const Rows& x, int64_t row) { return (x.ids == nullptr ? row : x.ids[row]) * x.stride; }
 
-inline __mmask16 first(int64_t count) { return static_cast<__mmask16>(count >= 16 ? 0xffff : (1u << count) - 1); }
+inline __mmask32 first(int64_t count) { return count >= DEPTH ? ~0u : (1u << count) - 1; }
 
-/// 16 values from `column` on, in bfloat16; those beyond the row's end are 0.
-inline __m256i sixteen(const Rows& x, int64_t offset, int64_t column) {
-  const int64_t left = x.width - column;
-  if (left <= 0) return _mm256_setzero_si256();
-  const __mmask16 mask = first(left);
-  if (x.narrow != nullptr) return _mm256_maskz_loadu_epi16(mask, x.narrow + offset + column);
-  return (__m256i)_mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(mask, x.wide + offset + column));
+/// 32 values in bfloat16, of which those that the mask leaves out are 0 and not read.
+inline __m512i half_line(const BFloat16* from, __mmask32 mask) { return _mm512_maskz_loadu_epi16(mask, from); }
+inline __m512i half_line(const float* from, __mmask32 mask) {
+  const __m512 low = _mm512_maskz_loadu_ps(static_cast<__mmask16>(mask), from);
+  const __m512 high = _mm512_maskz_loadu_ps(static_cast<__mmask16>(mask >> SIDE), from + SIDE);
+  return (__m512i)_mm512_cvtne2ps_pbh(high, low);
+}
+
+/// Calls work(values) with the values of rows in their type.
+template <class Work>
+inline void in_type(const Rows& x, Work work) {
+  if (x.narrow != nullptr) work(x.narrow);
+  else work(x.wide);
 }
 
 inline void fetch(const Rows& x, int64_t row) {
@@ -51,8 +57,10 @@ inline void fetch(const Rows& x, int64_t row) {
 }
 
 /// Rows begin .. end as left tiles [2, steps, SIDE, DEPTH], with zeros behind them.
-void pack_left(const Rows& x, int64_t begin, int64_t end, BFloat16* packed) {
-  const int64_t steps = cover(x.width, DEPTH);
+template <class T>
+void pack_left(const Rows& x, const T* values, int64_t begin, int64_t end, BFloat16* packed) {
+  const int64_t steps = cover(x.width, DEPTH), whole = x.width / DEPTH;
+  const __mmask32 rest = first(x.width % DEPTH);
   for (int64_t r = 0; r < BLOCK; ++r) {
     BFloat16* to = packed + (r / SIDE) * steps * TILE_VALUES + (r % SIDE) * DEPTH;
     if (begin + r >= end) {
@@ -60,22 +68,27 @@ void pack_left(const Rows& x, int64_t begin, int64_t end, BFloat16* packed) {
       continue;
     }
     if (x.ids != nullptr && begin + r + ROWS_AHEAD < x.rows) fetch(x, begin + r + ROWS_AHEAD);
-    const int64_t offset = at(x, begin + r);
-    for (int64_t s = 0; s < steps; ++s) {
-      const __m256i low = sixteen(x, offset, s * DEPTH), high = sixteen(x, offset, s * DEPTH + SIDE);
-      _mm512_store_si512(to + s * TILE_VALUES, _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1));
-    }
+    const T* from = values + at(x, begin + r);
+    for (int64_t s = 0; s < whole; ++s) _mm512_store_si512(to + s * TILE_VALUES, half_line(from + s * DEPTH, ~0u));
+    if (whole < steps) _mm512_store_si512(to + whole * TILE_VALUES, half_line(from + whole * DEPTH, rest));
   }
 }
 
-/// Writes one tile's row of sums, with the bias, to up to 16 outputs.
-inline void write(const Product& product, int64_t row, int64_t output, __m512 sums) {
-  const int64_t left = product.outputs - output;
-  const __mmask16 mask = first(left);
-  if (product.bias != nullptr) sums = _mm512_add_ps(sums, _mm512_maskz_loadu_ps(mask, product.bias + output));
+/// Writes sums of up to 32 outputs of a row, with the bias.
+inline void write(const Product& product, int64_t row, int64_t output, __m512 low, __m512 high) {
+  const __mmask32 mask = first(product.outputs - output);
+  const auto low_mask = static_cast<__mmask16>(mask), high_mask = static_cast<__mmask16>(mask >> SIDE);
+  if (product.bias != nullptr) {
+    low = _mm512_add_ps(low, _mm512_maskz_loadu_ps(low_mask, product.bias + output));
+    high = _mm512_add_ps(high, _mm512_maskz_loadu_ps(high_mask, product.bias + output + SIDE));
+  }
   const int64_t to = row * product.out_stride + output;
-  if (product.wide_out != nullptr) _mm512_mask_storeu_ps(product.wide_out + to, mask, sums);
-  else _mm256_mask_storeu_epi16(product.out + to, mask, (__m256i)_mm512_cvtneps_pbh(sums));
+  if (product.wide_out != nullptr) {
+    _mm512_mask_storeu_ps(product.wide_out + to, low_mask, low);
+    _mm512_mask_storeu_ps(product.wide_out + to + SIDE, high_mask, high);
+  } else {
+    _mm512_mask_storeu_epi16(product.out + to, mask, (__m512i)_mm512_cvtne2ps_pbh(high, low));
+  }
 }
 
 /// SIDE x 32-bit values, transposed.
@@ -97,26 +110,50 @@ inline void transpose(__m512i (&rows)[SIDE]) {
   }
 }
 
-/// Rows begin .. end as right tiles [cover(width, SIDE), steps, SIDE, DEPTH]: row r of one has the pairs of rows 2r and
-/// 2r + 1. As left tiles of the transposed rows where TRANSPOSED.
-template <bool TRANSPOSED>
-void pack_pairs(const Rows& x, int64_t begin, int64_t end, int64_t steps, BFloat16* packed) {
+/// Adds pairs of values to the sums of their columns.
+inline void add_pairs(__m512i pairs, float* sums) {
+  const __m512 low = (__m512)_mm512_slli_epi32(pairs, 16);
+  const __m512 high = (__m512)_mm512_and_si512(pairs, _mm512_set1_epi32(static_cast<int>(0xffff0000u)));
+  _mm512_store_ps(sums, _mm512_add_ps(_mm512_load_ps(sums), _mm512_add_ps(low, high)));
+}
+
+/// Rows begin .. end as right tiles [cover(width, SIDE), steps, SIDE, DEPTH]: row r of one has the pairs of rows 2r
+/// and 2r + 1. As left tiles of the transposed rows where TRANSPOSED. Sums of the columns are added to where they are
+/// asked.
+template <bool TRANSPOSED, class T>
+void pack_pairs(const Rows& x, const T* values, int64_t begin, int64_t end, int64_t steps, BFloat16* packed,
+                float* column_sums) {
+  alignas(64) uint16_t order[2][DEPTH];  // of two rows, column by column, the lower and the upper half
+  for (int lane = 0; lane < DEPTH; ++lane) {
+    order[0][lane] = static_cast<uint16_t>(lane / 2 + (lane % 2) * DEPTH);
+    order[1][lane] = static_cast<uint16_t>(order[0][lane] + SIDE);
+  }
+  const __m512i lower = _mm512_load_si512(order[0]), upper = _mm512_load_si512(order[1]);
   for (int64_t s = 0; s < steps; ++s) {
     const int64_t from = begin + s * DEPTH;
     if (x.ids != nullptr)
       for (int64_t row = from + DEPTH; row < from + 2 * DEPTH && row < x.rows; ++row) fetch(x, row);
-    for (int64_t column = 0; column < x.width; column += SIDE) {
-      __m512i pairs[SIDE];
+    for (int64_t column = 0; column < x.width; column += DEPTH) {
+      const __mmask32 mask = first(x.width - column);
+      __m512i low_pairs[SIDE], high_pairs[SIDE];
       for (int64_t r = 0; r < SIDE; ++r) {
         const int64_t row = from + 2 * r;
-        __m512i low = _mm512_setzero_si512(), high = low;
-        if (row < end) low = _mm512_cvtepu16_epi32(sixteen(x, at(x, row), column));
-        if (row + 1 < end) high = _mm512_cvtepu16_epi32(sixteen(x, at(x, row + 1), column));
-        pairs[r] = _mm512_or_si512(low, _mm512_slli_epi32(high, 16));
+        const __m512i none = _mm512_setzero_si512();
+        const __m512i one = row < end ? half_line(values + at(x, row) + column, mask) : none;
+        const __m512i other = row + 1 < end ? half_line(values + at(x, row + 1) + column, mask) : none;
+        low_pairs[r] = _mm512_permutex2var_epi16(one, lower, other);
+        high_pairs[r] = _mm512_permutex2var_epi16(one, upper, other);
+        if (column_sums != nullptr) {
+          add_pairs(low_pairs[r], column_sums + column);
+          add_pairs(high_pairs[r], column_sums + column + SIDE);
+        }
       }
-      if (TRANSPOSED) transpose(pairs);
       BFloat16* to = packed + (column / SIDE * steps + s) * TILE_VALUES;
-      for (int64_t r = 0; r < SIDE; ++r) _mm512_store_si512(to + r * DEPTH, pairs[r]);
+      if (TRANSPOSED) transpose(low_pairs);
+      for (int64_t r = 0; r < SIDE; ++r) _mm512_store_si512(to + r * DEPTH, low_pairs[r]);
+      if (column + SIDE >= x.width) continue;
+      if (TRANSPOSED) transpose(high_pairs);
+      for (int64_t r = 0; r < SIDE; ++r) _mm512_store_si512(to + steps * TILE_VALUES + r * DEPTH, high_pairs[r]);
     }
   }
 }
@@ -144,7 +181,7 @@ void multiply(const Product& product, int64_t begin, int64_t end, void* room) {
     for (; terms < product.num_terms && row < product.terms[terms].x.rows; ++terms) {
       const Rows& x = product.terms[terms].x;
       left[terms] = next;
-      pack_left(x, row, stop < x.rows ? stop : x.rows, next);
+      in_type(x, [&](const auto* values) { pack_left(x, values, row, stop < x.rows ? stop : x.rows, next); });
       next += packed_values(product.terms[terms]);
     }
     for (int64_t tile = 0; tile < tiles; tile += 2) {
@@ -174,10 +211,9 @@ void multiply(const Product& product, int64_t begin, int64_t end, void* room) {
       _tile_stored(1, sums + SIDE * BLOCK, STRIDE);
       _tile_stored(2, sums + SIDE, STRIDE);
       _tile_stored(3, sums + SIDE * BLOCK + SIDE, STRIDE);
-      for (int64_t r = 0; r < stop - row; ++r) {
-        write(product, row + r, tile * SIDE, _mm512_load_ps(sums + r * BLOCK));
-        if (both) write(product, row + r, (tile + 1) * SIDE, _mm512_load_ps(sums + r * BLOCK + SIDE));
-      }
+      for (int64_t r = 0; r < stop - row; ++r)
+        write(product, row + r, tile * SIDE, _mm512_load_ps(sums + r * BLOCK),
+              _mm512_load_ps(sums + r * BLOCK + SIDE));
     }
   }
 }
@@ -195,8 +231,11 @@ void gradient(const Gradient& gradient, int64_t begin, int64_t end, void* room) 
   auto* right = left + outputs * (CHUNK / DEPTH) * TILE_VALUES;
   for (int64_t row = begin; row < end; row += CHUNK) {
     const int64_t stop = row + CHUNK < end ? row + CHUNK : end, steps = cover(stop - row, DEPTH);
-    pack_pairs<true>(gradient.gradients, row, stop, steps, left);
-    pack_pairs<false>(gradient.x, row, stop, steps, right);
+    in_type(gradient.gradients, [&](const auto* values) {
+      pack_pairs<true>(gradient.gradients, values, row, stop, steps, left, gradient.column_sums);
+    });
+    in_type(gradient.x,
+            [&](const auto* values) { pack_pairs<false>(gradient.x, values, row, stop, steps, right, nullptr); });
     for (int64_t o = 0; o < outputs; o += 2) {
       const bool two_down = o + 1 < outputs;
       for (int64_t k = 0; k < columns; k += 2) {

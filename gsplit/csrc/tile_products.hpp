@@ -1,13 +1,14 @@
-// Products in bfloat16 by the tiles of AMX: sums of products are float32, and rows are rounded on their way in and out.
+// Products in bfloat16 by the tiles of AMX: sums of products are float32, and rows are rounded on their way in and
+// out.
 //
 //   multiply   out[n, o] = bias[o] + sum over terms, k of x[n, k] * weight[o, k]
 //   gradient   out[o, k] = sum over n of gradients[n, o] * x[n, k]
 //
-// A tile holds 16 rows of 64 bytes; one instruction adds to 16 x 16 sums the products of 16 x 32 left and 32 x 16 right
-// values, of which pairs that follow each other in the sum lie side by side. So weights are packed once a call, pair by
-// pair, and rows a block at a time, which stays in the first two caches. Rows in bfloat16 or float32, beside each other
-// or picked by ids, are all the same once they are packed, and what is no whole tile is filled with zeros: no row is
-// read beyond its end. Blocks of 2 x 2 tiles of sums load each tile of values once for two products.
+// A tile holds 16 rows of 64 bytes; one instruction adds to 16 x 16 sums the products of 16 x 32 left and 32 x 16
+// right values, of which pairs that follow each other in the sum lie side by side. So weights are packed once a call,
+// pair by pair, and rows a block at a time, which stays in the first two caches. Rows in bfloat16 or float32, beside
+// each other or picked by ids, are all the same once they are packed, and what is no whole tile is filled with zeros:
+// no row is read beyond its end. Blocks of 2 x 2 tiles of sums load each tile of values once for two products.
 //
 // A library's products of such shapes are as fast, but it compiles a kernel for each number of rows, and mini-batches
 // have another one each (docs/development/log.md, "Products in bfloat16").
@@ -56,7 +57,8 @@ struct Product {
 struct Gradient {
   Rows gradients;
   Rows x;
-  float* sums;  // [outputs, width] in whole tiles, added to
+  float* sums;         // [outputs, width] in whole tiles, added to
+  float* column_sums;  // [outputs] in whole half lines, added to those of the gradients; may be null
 };
 
 /// Functions for rows begin .. end; `room` is what room_bytes says, at a multiple of 64.

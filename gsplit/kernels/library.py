@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from typing_extensions import override
 
-from gsplit.kernels.sums import Edges, Kernels, Sums, core_rests
+from gsplit.kernels.sums import Edges, Kernels, Sums, computed_in, core_rests
 
 BLOCK_EDGES = 32
 """Edges that are summed in the type of the rows, as in the core; blocks of so many are added in float64."""
@@ -87,10 +87,9 @@ class Library(Kernels):
 
     @override
     def dot(self, edges: Edges, own: Tensor, received: Tensor | None, left: Tensor, heads: int) -> Tensor:
-        dtype = own.dtype
+        dtype = computed_in(own.dtype)
         x = _joined(own, received)
-        if dtype in (torch.bfloat16, torch.float16):  # which sampled products do not take
-            x, left = x.float(), left.float()
+        x, left = x.to(dtype), left.to(dtype)  # sampled products take no shorter types
         size = (edges.num_rows, len(x))
         pattern = torch.sparse_csr_tensor(
             edges.indptr.long(), edges.indices.long(), left.new_zeros(len(edges.indices)), size

@@ -11,7 +11,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from gsplit.kernels.library import Library
-from gsplit.kernels.sums import Edges
+from gsplit.kernels.sums import Edges, computed_in
 
 
 class ShapeKernels(Library):
@@ -20,11 +20,11 @@ class ShapeKernels(Library):
     @override
     def dot(self, edges: Edges, own: Tensor, received: Tensor | None, left: Tensor, heads: int) -> Tensor:
         x = own if received is None else torch.cat([own, received])
-        if own.dtype in (torch.bfloat16, torch.float16):
-            x, left = x.float(), left.float()
+        dtype = computed_in(own.dtype)
+        x, left = x.to(dtype), left.to(dtype)
         pattern = edges.indptr.long(), edges.indices.long(), left.new_zeros(len(edges.indices))
         products = []
         for a, b in zip(left.chunk(heads, dim=1), x.chunk(heads, dim=1), strict=True):
             _ = a.contiguous(), b.contiguous()
             products.append([torch.empty_like(part) for part in pattern])  # a sparse tensor has places of its own
-        return torch.stack([values for *_, values in products], dim=1).to(own.dtype)
+        return torch.stack([values for *_, values in products], dim=1).to(dtype)

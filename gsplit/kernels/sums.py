@@ -114,7 +114,10 @@ class Kernels(Protocol):
         """Take sums of rows over edges, and write them to ``sums.out``."""
 
     def dot(self, edges: Edges, own: Tensor, received: Tensor | None, left: Tensor, heads: int) -> Tensor:
-        """Dot products [E, heads] of row r of ``left`` [R, D] and each of its sources, head by head."""
+        """Dot products [E, heads] of row r of ``left`` [R, D] and each of its sources, head by head.
+
+        They are in the type that the rows are added up in.
+        """
 
     def add(self, out: Tensor, rows: Tensor, values: Tensor, counts: Sequence[int]) -> None:
         """``out[rows[i]] += values[i]``, one after the other, the same every time.

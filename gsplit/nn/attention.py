@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from gsplit.kernels import Sums, TwoWayEdges, kernels_for
+from gsplit.kernels import Sums, TwoWayEdges, computed_in, kernels_for
 from gsplit.nn.aggregate import neighbour_sum, summed_back
 from gsplit.nn.exchange import BatchComm, Link, Route, wants_gradient_back
 from gsplit.nn.rowwise.mixed import Term, gradient, is_mixed, multiplied
@@ -174,8 +174,11 @@ class _Attention(torch.autograd.Function):
         if ctx.needs_input_grad[0] or link is not None:
 
             def finish(grad_all: Tensor) -> None:
-                grad_all.addmm_(grad_source, _columns(att_source).t())
-                grad_all[:num_rows].addmm_(grad_destination, _columns(att_destination).t())
+                for_source, for_destination = (
+                    _columns(att).t().to(grad_all.dtype) for att in (att_source, att_destination)
+                )
+                grad_all.addmm_(grad_source, for_source)
+                grad_all[:num_rows].addmm_(grad_destination, for_destination)
 
             start = None
             if own_shares is not None:
@@ -234,7 +237,7 @@ def _columns(att: Tensor) -> Tensor:
 
 def _scores(z: Tensor, att: Tensor) -> Tensor:
     """Dot products of each head's features with those of ``att``, [n, H], in the type that rows are added up in."""
-    columns = _columns(att)
+    columns = _columns(att).to(computed_in(z.dtype))
     if is_mixed(z.dtype, columns):
         return multiplied([Term(z, columns, turned=True)], None, z.dtype, columns.dtype)
     return z @ columns
@@ -242,7 +245,7 @@ def _scores(z: Tensor, att: Tensor) -> Tensor:
 
 def _of_scores(z: Tensor, grad: Tensor) -> Tensor:
     """Gradients of the columns of :func:`_scores`, [H D, H]."""
-    return gradient(grad, z, z.dtype).t() if is_mixed(z.dtype, grad) else z.t() @ grad
+    return gradient(grad, z, z.dtype)[0].t() if is_mixed(z.dtype, grad) else z.t() @ grad
 
 
 def _diagonal(product: Tensor, att: Tensor) -> Tensor:

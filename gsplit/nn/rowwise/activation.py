@@ -13,6 +13,7 @@ from torch.autograd.function import once_differentiable
 
 import gsplit._core as _core
 from gsplit.kernels import computed_in, in_core
+from gsplit.kernels.sums import SHORT
 from gsplit.nn.rowwise.dense import has_hooks
 from gsplit.nn.rowwise.masks import kept
 
@@ -44,9 +45,11 @@ def activated(
     number = ACTIVATIONS.get(activation)
     one_pass = number is not None and in_core(x) and x.dim() == 2 and type(dropout) is nn.Dropout
     if bias is not None and not (one_pass and number == RELU and _fits(bias, x)):
-        x, bias = x + bias, None
+        x, bias = (x + bias).to(x.dtype) if _fits(bias, x) else x + bias, None
     if number is None or not one_pass:
         return dropout(activation(x)) if seed is None else _dropped(activation(x), dropout, seed)
+    if number == ELU and x.dtype in SHORT:  # whose slope is not to be had from what it gave, which was rounded
+        x, number = activation(x), NO_ACTIVATION
     return _in_one_pass(x, number, dropout, dropout.p, bias, seed)
 
 

@@ -13,7 +13,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn.modules import module as module_hooks
 
 import gsplit._core as _core
-from gsplit.kernels import StoredRows, computed_in, copied, in_core, product_dtype
+from gsplit.kernels import StoredRows, copied, in_core, product_dtype
 from gsplit.kernels.sums import SHORT
 from gsplit.nn.rowwise.mixed import Term, is_mixed, multiplied
 from gsplit.nn.rowwise.mixed import gradient as mixed_gradient
@@ -71,43 +71,31 @@ def products_back(*terms: tuple[Tensor, Tensor]) -> Tensor:
     return out
 
 
-def weight_gradient(gradient: Tensor, x: Tensor) -> Tensor:
-    """``gradient.t() @ x`` [O, D], the gradient of the weight of :func:`product`.
-
-    Args:
-        gradient: [n, O].
-        x: [n, D].
-    """
-    return weight_gradients([gradient], x)[0]
-
-
-def weight_gradients(gradients: Sequence[Tensor], x: Tensor | StoredRows) -> list[Tensor]:
-    """``gradient.t() @ x[: len(gradient)]`` of each, the gradients of the weights of :func:`products`.
+def weight_gradients(
+    gradients: Sequence[Tensor], x: Tensor | StoredRows, *, bias: bool
+) -> tuple[list[Tensor], Tensor | None]:
+    """``gradient.t() @ x[: len(gradient)]`` of each, what the weights of :func:`products` get; and what a bias gets.
 
     Those of rows in a short type are float32.
 
     Args:
         gradients: one or two, [first, O] each.
         x: [n, D].
+        bias: whether the first product has one whose gradient is wanted, the sum of the gradients' rows; else None.
     """
-    if gradients and gradients[0].dtype in SHORT:
-        return [mixed_gradient(gradient, x, gradient.dtype) for gradient in gradients]
+    if gradients[0].dtype in SHORT:
+        found = [
+            mixed_gradient(gradient, x, gradient.dtype, bias=bias and i == 0) for i, gradient in enumerate(gradients)
+        ]
+        return [weight for weight, _ in found], found[0][1]
+    of_bias = gradients[0].sum(dim=0) if bias else None
     if not are_narrow(x, *(gradient.shape[1] for gradient in gradients)):
         rows = copied(x)
-        return [gradient.t() @ rows[: len(gradient)] for gradient in gradients]
+        return [gradient.t() @ rows[: len(gradient)] for gradient in gradients], of_bias
     outs = [torch.empty((gradient.shape[1], x.shape[1]), dtype=x.dtype) for gradient in gradients]
     given = [(gradient.detach().contiguous(), out) for gradient, out in zip(gradients, outs, strict=True)]
     _core.narrow_gradient(*_table(x), given, threads=torch.get_num_threads())
-    return outs
-
-
-def bias_gradient(gradient: Tensor) -> Tensor:
-    """The sum over the rows, in the type that they are added up in, [O].
-
-    Args:
-        gradient: [n, O].
-    """
-    return gradient.sum(dim=0, dtype=computed_in(gradient.dtype))
+    return outs, of_bias
 
 
 def are_narrow(x: Tensor | StoredRows, *outputs: int) -> bool:
@@ -185,12 +173,9 @@ class _Linear(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, weight = ctx.saved_tensors
-        needs = ctx.needs_input_grad
-        return (
-            products_back((grad, weight)) if needs[0] else None,
-            weight_gradient(grad, x) if needs[1] else None,
-            bias_gradient(grad) if needs[2] else None,
-        )
+        grad_x = products_back((grad, weight)) if ctx.needs_input_grad[0] else None
+        (of_weight,), of_bias = weight_gradients([grad], x, bias=ctx.needs_input_grad[2])
+        return grad_x, of_weight, of_bias
 
 
 def both_linear(x: Tensor | StoredRows, num_first: int, first: nn.Linear, every: nn.Linear) -> tuple[Tensor, Tensor]:
@@ -229,17 +214,10 @@ class _BothLinear(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad_first: Tensor, grad_every: Tensor) -> tuple[Tensor | None, ...]:
         x, first, every = ctx.saved_tensors
-        needs = ctx.needs_input_grad
-        wanted = [grad for grad, needed in ((grad_first, needs[1]), (grad_every, needs[3])) if needed]
-        of_weights = iter(weight_gradients(wanted, x if ctx.stored is None else ctx.stored) if wanted else [])
-        return (
-            products_back((grad_every, every), (grad_first, first)) if needs[0] else None,
-            next(of_weights) if needs[1] else None,
-            bias_gradient(grad_first) if needs[2] else None,
-            next(of_weights) if needs[3] else None,
-            None,
-            None,
-        )
+        grad_x = products_back((grad_every, every), (grad_first, first)) if ctx.needs_input_grad[0] else None
+        rows = x if ctx.stored is None else ctx.stored
+        (of_first, of_every), of_bias = weight_gradients([grad_first, grad_every], rows, bias=ctx.needs_input_grad[2])
+        return grad_x, of_first, of_bias, of_every, None, None
 
 
 def linear_sum(own: Tensor, means: Tensor, lin_self: nn.Linear, lin_neigh: nn.Linear) -> Tensor:
@@ -273,10 +251,12 @@ class _LinearSum(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         own, means, of_own, of_means = ctx.saved_tensors
         needs = ctx.needs_input_grad
+        (grad_own_weight,), grad_bias = weight_gradients([grad], own, bias=needs[3])
+        (grad_means_weight,), _ = weight_gradients([grad], means, bias=False)
         return (
             products_back((grad, of_own)) if needs[0] else None,
             products_back((grad, of_means)) if needs[1] else None,
-            weight_gradient(grad, own) if needs[2] else None,
-            bias_gradient(grad) if needs[3] else None,
-            weight_gradient(grad, means) if needs[4] else None,
+            grad_own_weight,
+            grad_bias,
+            grad_means_weight,
         )

@@ -61,22 +61,26 @@ def multiplied(
         return total.to(out_dtype or dtype)
 
 
-def gradient(gradients: Tensor, x: Tensor | StoredRows, dtype: torch.dtype) -> Tensor:
-    """``gradients.t() @ x[: len(gradients)]``, float32 [O, D]: what a weight gets.
+def gradient(
+    gradients: Tensor, x: Tensor | StoredRows, dtype: torch.dtype, *, bias: bool = False
+) -> tuple[Tensor, Tensor | None]:
+    """``gradients.t() @ x[: len(gradients)]``, float32 [O, D], what a weight gets; with ``bias`` also what that gets.
 
     Args:
         gradients: [n, O].
         x: [at least n, D].
         dtype: of the rows, a short one.
+        bias: sum the gradients' rows up as well.
     """
     if _by_tiles(x, dtype):
         out = torch.empty((gradients.shape[1], x.shape[1]))
-        table, ids = _table(x)
-        _core.mixed_gradient(_rows(gradients), table, ids, out, threads=torch.get_num_threads())
-        return out
+        sums = torch.empty(gradients.shape[1]) if bias else None
+        _core.mixed_gradient(_rows(gradients), *_table(x), out, sums, threads=torch.get_num_threads())
+        return out, sums
     rows = copied(x)[: len(gradients)]
     wide = torch.float32 if rows.device.type == "cpu" else dtype
-    return (gradients.to(wide).t() @ rows.to(wide)).float()
+    product = (gradients.to(wide).t() @ rows.to(wide)).float()
+    return product, gradients.sum(dim=0, dtype=torch.float32) if bias else None
 
 
 def _product(term: Term, dtype: torch.dtype, bias: Tensor | None) -> Tensor:

@@ -335,5 +335,6 @@ def test_an_instruction_set_that_is_not_there_is_refused():
 def test_rows_choose_their_kernels():
     assert isinstance(kernels_for(torch.zeros(1)), Core)
     assert isinstance(kernels_for(torch.zeros(1, dtype=torch.float64)), Core)
-    assert isinstance(kernels_for(torch.zeros(1, dtype=torch.bfloat16)), Library)
+    assert isinstance(kernels_for(torch.zeros(1, dtype=torch.bfloat16)), Core)
+    assert isinstance(kernels_for(torch.zeros(1, dtype=torch.float16)), Library)
     assert isinstance(kernels_for(torch.zeros(1, device="meta")), Library)

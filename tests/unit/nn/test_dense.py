@@ -8,7 +8,7 @@ from support.gradients import rows, same_gradients
 from torch import nn
 from torch.nn import functional as F
 
-from gsplit.nn.rowwise.dense import both_linear, linear, linear_sum, product, weight_gradient
+from gsplit.nn.rowwise.dense import both_linear, linear, linear_sum, product, weight_gradients
 
 EXACT = {"rtol": 1e-11, "atol": 1e-11}
 LOOSE = {"rtol": 1e-4, "atol": 1e-4}
@@ -59,4 +59,6 @@ def test_products_of_few_rows_and_of_parts_of_rows(n, outputs):
     for x in (wide[:, :40], wide[:, ::2]):
         weight, bias, gradient = torch.randn(outputs, x.shape[1]), torch.randn(outputs), torch.randn(n, outputs)
         torch.testing.assert_close(product(x, weight, bias), F.linear(x, weight, bias), **LOOSE)
-        torch.testing.assert_close(weight_gradient(gradient, x), gradient.t() @ x, **LOOSE)
+        (of_weight,), of_bias = weight_gradients([gradient], x, bias=True)
+        torch.testing.assert_close(of_weight, gradient.t() @ x, **LOOSE)
+        torch.testing.assert_close(of_bias, gradient.sum(dim=0), **LOOSE)
