@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from experiments.differential.draw import Drawn, make_model
 from experiments.differential.trainers import Order, TrainerFailed, same_bits
 from experiments.differential.whole import Step, layout_of, step_on_whole, targets_of
+from gsplit.device.precision import Precision
 from gsplit.engine.evaluation.company import check_company
 from gsplit.errors import InputError
 from gsplit.models import prepared
@@ -111,7 +112,7 @@ def check(model: nn.Module, drawn: Drawn, dtype: torch.dtype, folder: Path) -> b
     """
     layout = layout_of(drawn, WORLDS[0], folder)
     checked = prepared.check(model, drawn.layers, layout.graph)
-    check_company(model, layout, layers=drawn.layers, dtype=dtype)
+    check_company(model, layout, layers=drawn.layers, precision=Precision(dtype=dtype))
     return checked.pickled
 
 

@@ -23,6 +23,7 @@ from torch import Tensor
 
 from experiments.differential.whole import LEARNING_RATE, Step
 from gsplit.data import open_layout
+from gsplit.device.precision import Precision
 from gsplit.engine.evaluation.evaluator import Evaluator
 from gsplit.engine.inputs import SplitLoader
 from gsplit.engine.objective import mini_batch_loss, objective_of
@@ -157,7 +158,14 @@ def train(member: Member, order: Order, shared: Shared) -> Step:
     for buffer in _cleared(member, shared):
         buffer.clear()
     evaluator = Evaluator(
-        layout, member, loader, objective, shared.levels, num_layers=order.layers, dtype=order.dtype, threads=1
+        layout,
+        member,
+        loader,
+        objective,
+        shared.levels,
+        num_layers=order.layers,
+        precision=Precision(dtype=order.dtype),
+        threads=1,
     )
     logits = evaluator.all_logits(model)
     state = {name: value.clone() for name, value in user_model.state_dict().items()}

@@ -26,7 +26,8 @@ class FeaturesConfig(Checked):
     """Divide each feature row by the sum of its absolute values."""
     feature_dtype: Annotated[FeatureDtype, Only(train_features=None), RESULTS] = "stored"
     """Type in which host and caches keep feature rows; other than stored takes a copy of them, shared by all
-    trainers. The model computes in --dtype."""
+    trainers. The model computes in --precision. With bf16-mixed, stored is bfloat16 where rows are copied for each
+    mini-batch, if the host has memory for it."""
     cache: Annotated[CacheName, Only(strategy=SAMPLED), AsksForNothing("none"), COST] = "auto"
     """Feature rows that trainers keep: none; partitioned (each row on one trainer; with data, read from its peers as
     in Quiver); replicated (data only: each trainer what is hottest for its own share of the training vertices, as in

@@ -14,7 +14,10 @@ from gsplit.errors import InputError
 MODELS = ("sage", "gat", "gcn")
 Norm = Literal["none", "layer", "rms", "batch"]
 Normalization = Literal["both", "mean"]
+PrecisionName = Literal["32", "bf16-mixed", "16-mixed", "64", "32-true", "64-true"]
 Dtype = Literal["float32", "float64"]
+SAME = {"32-true": "32", "64-true": "64", "float32": "32", "float64": "64"}
+"""Other names of precisions: Lightning's, and those of --dtype."""
 Share = Annotated[float, Range(least=0, below=1)]
 WIDE = 128
 """Width of hidden layers from which on half of their values are dropped, if nobody says otherwise: narrower ones
@@ -60,8 +63,13 @@ class ModelConfig(Checked):
     """gcn: both (symmetric, by the degrees of the whole graph) or mean."""
     self_loops: Annotated[bool, Only(model=("gat", "gcn"))] = True
     """gat, gcn: let each vertex be its own neighbour; --no-self-loops where the graph has loops already."""
-    dtype: Dtype = "float32"
-    """Type in which the model computes."""
+    precision: Annotated[PrecisionName | None, RESULTS] = None
+    """32, the default, or 64: the bits of the floating numbers that the model computes in. bf16-mixed: parameters,
+    their gradients and sums, losses and the optimizer stay float32; products, hidden rows and feature rows are
+    bfloat16, by PyTorch's autocast. 16-mixed: float16 in its place, and a loss scale that all trainers agree on.
+    Lightning's 32-true and 64-true are 32 and 64."""
+    dtype: Dtype | None = None
+    """The earlier name of --precision: float32 is 32, float64 is 64."""
 
     @property
     def share_dropped(self) -> float:
@@ -76,3 +84,14 @@ class ModelConfig(Checked):
             )
         if self.model == "gat" and self.hidden % self.heads:
             raise InputError(f"--heads {self.heads} does not divide --hidden {self.hidden}, which the heads share")
+        object.__setattr__(self, "precision", self._one_precision())
+        object.__setattr__(self, "dtype", None)
+
+    def _one_precision(self) -> str | None:
+        """The precision that was asked for, by its first name, whichever flag says it; None where none does."""
+        precision, by_dtype = (SAME.get(name or "", name) for name in (self.precision, self.dtype))
+        if precision is not None and by_dtype is not None and precision != by_dtype:
+            raise InputError(
+                f"--dtype {self.dtype} is --precision {by_dtype}, and --precision is {precision}; drop --dtype"
+            )
+        return precision or by_dtype

@@ -71,9 +71,11 @@ class ParallelConfig(Checked):
     """What travels between trainers before a layer: rows; or, by auto, for each pair of trainers rows or sums of them
     over the receiver's destinations, whichever are fewer, or a mix of both that is fewer still. sage and gcn take
     sums, other models rows."""
-    exchange_dtype: Annotated[ExchangeDtype, Only(rows_exchanged=True), COST, RESULTS] = "model"
-    """Type in which rows and gradients travel between trainers: model, that of --dtype; or bfloat16, with half the
-    bytes of float32. Sums are taken in --dtype either way."""
+    exchange_dtype: Annotated[
+        ExchangeDtype, Only(rows_exchanged=True), Only(precision=(None, "32", "16-mixed", "64")), COST, RESULTS
+    ] = "model"
+    """Type in which rows and gradients travel between trainers: model, that of --precision; or bfloat16, with half
+    the bytes of float32. Sums are taken in --precision either way."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

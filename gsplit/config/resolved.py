@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gsplit.config.features import CacheName
+from gsplit.config.model import PrecisionName
 from gsplit.config.train import TrainConfig
 from gsplit.errors import InputError
 
@@ -23,12 +24,14 @@ class Placed(TrainConfig):
     """Layers of the model."""
     dropout: float
     """Share of hidden values that is dropped."""
+    precision: PrecisionName
+    """The precision, by its first name."""
 
     @classmethod
     def of(cls, asked: TrainConfig, trainers: int, device: str) -> Placed:
-        """Return what is known before an engine decides: trainers and their devices, layers and dropout."""
+        """Return what is known before an engine decides: trainers, their devices, layers, dropout and precision."""
         known = {"gpus": trainers, "device": device, "num_layers": asked.layers, "dropout": asked.share_dropped}
-        return cls(**(vars(asked) | known))
+        return cls(**(vars(asked) | known | {"precision": asked.precision or "32"}))
 
     def resolved(
         self, *, split_group: int, samplers: int, cache: CacheName, cache_size: str | None = None, **decided: Any

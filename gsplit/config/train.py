@@ -23,7 +23,7 @@ from gsplit.runs.folder import CONFIG, RESOLVED, RUNS
 
 logger = logging.getLogger(__name__)
 
-NULL_IN_FILE = tuple(field.name for field in fields(ModelConfig) if field.name != "dtype")
+NULL_IN_FILE = tuple(field.name for field in fields(ModelConfig))
 """Fields that are null in ``config.json`` where the model takes nothing of them."""
 EVALUATION_FAN_OUT = 10
 """Neighbours that --evaluate sampled draws per hop where training draws none."""

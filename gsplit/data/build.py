@@ -71,7 +71,7 @@ class BuildOptions(Checked):
     numbers to be predicted, one or several columns, NaN or nothing where there is none."""
     feature_dtype: FeatureDtype | None = None
     """Store features in this type; by default float16 stays and all else becomes float32. Models take float64 as it
-    is with --dtype float64, else rounded to float32."""
+    is with --precision 64, else rounded to float32."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

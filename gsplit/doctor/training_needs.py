@@ -116,7 +116,7 @@ def _supplied(run: Run, layout: Layout, step: StepBytes | None) -> Iterator[Need
         yield Need(what="features, copied", num_bytes=rows, about="once for all trainers")
     if step is not None and config.device != accelerator.HOST:
         assert layout.graph.features is not None
-        wide = layout.graph.num_features * run.dtype.itemsize
+        wide = layout.graph.num_features * run.precision.rows.itemsize
         gathered = not (reads and accelerator.reads_host_memory(config.device))
         pinned = staged_bytes(step.mini_batch // wide, row_bytes(config, layout), gathered=gathered)
         pinned += 0 if run.samplers else STAGES * pinned_bytes(step.slot)  # else slots are, or copies from them wait

@@ -36,5 +36,5 @@ class Components:
 
     def split_loader(self) -> SplitLoader:
         """Return a loader of splits; each user has its own, for it counts what it loads."""
-        features = self.loading.loader(self.run.dtype)
+        features = self.loading.loader(self.run.precision.rows)
         return SplitLoader(self.layout, self.member.device, features, self.edges)

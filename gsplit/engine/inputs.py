@@ -56,6 +56,7 @@ class SplitLoader:
         needs: Needs,
         *,
         dtype: torch.dtype,
+        row_dtype: torch.dtype | None = None,
         device: torch.device = HOST,
         estimate: Estimate = "ratio",
         rows: HostRows | None = None,
@@ -67,7 +68,8 @@ class SplitLoader:
         Args:
             layout: that segments are of, with features.
             needs: what the model wants of its blocks.
-            dtype: in which the model computes.
+            dtype: of the model's parameters.
+            row_dtype: of the features that it is given; None: the same.
             device: where the tensors shall be.
             estimate: what sums over edges with scales are made of.
             rows: of the host; None: as the layout stores them.
@@ -77,7 +79,7 @@ class SplitLoader:
         if rows is None:
             assert graph.features is not None
             rows = HostRows(graph.features)
-        features = FeatureLoader(rows, device=device, dtype=dtype, normalize=normalize, threads=threads)
+        features = FeatureLoader(rows, device=device, dtype=row_dtype or dtype, normalize=normalize, threads=threads)
         edges = EdgeLoader(graph, device=device, dtype=dtype, estimate=estimate, **needs)
         return cls(layout, device, features, edges)
 

@@ -14,6 +14,7 @@ from torch import nn
 from gsplit.config.resolved import Resolved
 from gsplit.config.rules import RESULTS, Useless, marked
 from gsplit.config.train import TrainConfig
+from gsplit.device.precision import Precision
 from gsplit.engine.dry.step_bytes import StepBytes
 from gsplit.engine.objectives.own_loss import OwnLoss
 from gsplit.engine.strategy import Strategy
@@ -64,10 +65,10 @@ class Run:
         """The flags that what is learned depends on, as they were given; None where the model has no use for them.
 
         What is exchanged is as decided, for a model that needs rows takes nothing else, and so is the dropout, which
-        goes by the width. A loss that was handed over has the name that it goes by.
+        goes by the width, and the precision. A loss that was handed over has the name that it goes by.
         """
         given = {name: getattr(self.asked, name) for name in marked(type(self.asked), RESULTS)}
-        given |= {name: getattr(self.config, name) for name in ("exchange", "dropout")}
+        given |= {name: getattr(self.config, name) for name in ("exchange", "dropout", "precision")}
         if self.own_loss is not None:
             given["loss"] = self.own_loss.name
         return {name: None if name in self.unused else value for name, value in given.items()}
@@ -94,13 +95,19 @@ class Run:
 
     @property
     def dtype(self) -> torch.dtype:
-        """Type in which the model computes."""
-        dtype: torch.dtype = getattr(torch, self.config.dtype)
-        return dtype
+        """Type of the parameters."""
+        return self.precision.dtype
+
+    @property
+    def precision(self) -> Precision:
+        """The precision, in which the model is called wherever it is."""
+        return Precision.named(self.config.precision)
 
     @property
     def exchange_dtype(self) -> torch.dtype | None:
-        """Type in which exchanged rows travel; None: that in which the model computes."""
+        """Type in which exchanged rows travel; None: their own."""
+        if self.precision.rows == torch.bfloat16:  # what a model makes float32, such as a norm, is sent so, too
+            return torch.bfloat16
         return None if self.config.exchange_dtype == "model" else getattr(torch, self.config.exchange_dtype)
 
     @property

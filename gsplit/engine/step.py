@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from torch import Tensor, nn
 
+from gsplit.device.precision import Precision
 from gsplit.engine.minibatch import MiniBatch
 from gsplit.engine.objective import Objective, check_logits, mini_batch_loss, weight_of
 from gsplit.optim import Steps
@@ -53,6 +54,7 @@ def forward(
     objective: Objective,
     mini_batch: MiniBatch,
     *,
+    precision: Precision,
     num_classes: int,
     whole_weight: Tensor | None = None,
 ) -> Forward:
@@ -62,6 +64,7 @@ def forward(
         model: of this trainer.
         objective: of the run.
         mini_batch: this trainer's share.
+        precision: in which the model is called; the loss is taken in the type of its parameters.
         num_classes: C.
         whole_weight: [] what all training vertices weigh; where the mini-batch has a share of it.
 
@@ -69,7 +72,7 @@ def forward(
         InputError: for logits of another shape.
     """
     labels, each = mini_batch.labels, mini_batch.target_weights
-    logits = mini_batch.logits(model)
+    logits = precision.called(labels.device, mini_batch.logits, model)
     check_logits(logits, len(labels), num_classes)
     loss = mini_batch.comm.tie(mini_batch_loss(objective, logits, labels, mini_batch.num_targets, each))
     if mini_batch.share_of_whole is None:
@@ -97,6 +100,6 @@ def backward(
     """
     with clock("backward"):
         steps.begin()
-        loss.backward()
+        steps.scaled(loss).backward()
     with clock("reduce"):
         return steps.reduce(loss, weight, num_targets)

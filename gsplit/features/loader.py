@@ -87,7 +87,7 @@ class FeatureLoader:
     Args:
         host: the rows of all vertices.
         device: where the rows go.
-        dtype: in which the model computes.
+        dtype: in which the model takes them.
         normalize: divide each row by the sum of its absolute values (rows of zeros stay), as PyG's
             ``NormalizeFeatures`` does for counts.
         threads: that copy rows.
@@ -108,13 +108,14 @@ class FeatureLoader:
     ) -> None:
         self._host = host
         self._device = device
-        self._dtype = dtype
+        self._given = dtype
+        self._dtype = torch.float32 if normalize and dtype == torch.bfloat16 else dtype
         self._normalize = normalize
         self._threads = threads
         self._cache = NoCache() if cache is None else cache
         self._staging = Staging(host, device, threads)
-        self._read_rows = _zero_copy(host, device, dtype) if zero_copy else None
-        self._read_peers = _kernel_for_peers(self._cache, device, dtype)
+        self._read_rows = _zero_copy(host, device, self._dtype) if zero_copy else None
+        self._read_peers = _kernel_for_peers(self._cache, device, self._dtype)
         self.counters = LoadCounters()
 
     def take_counters(self) -> LoadCounters:
@@ -136,12 +137,16 @@ class FeatureLoader:
         self.counters.add(places, self._host.row_bytes)
         if self._normalize:
             normalize(x_ND)
-        return x_ND
+        return x_ND.to(self._given)
 
     @property
     def stores(self) -> bool:
-        """True where :meth:`stored` can be called: rows would be copied as they are, from the host to the host."""
-        as_they_are = self._host.dtype == self._dtype == torch.float32 and not self._normalize
+        """True where :meth:`stored` can be called: rows would be copied as they are, from the host to the host.
+
+        Those that the model takes in bfloat16 are float32 there, and rounded when they are multiplied.
+        """
+        as_they_are = self._host.dtype == torch.float32 and self._given in (torch.float32, torch.bfloat16)
+        as_they_are = as_they_are and not self._normalize
         return as_they_are and self._device.type == "cpu" and isinstance(self._cache, NoCache)
 
     def stored(self, vertices: NDArray[np.int64]) -> StoredRows:

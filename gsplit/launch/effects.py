@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 
 from gsplit.config.rules import COST, Useless, marked, useless
 from gsplit.config.train import TrainConfig
+from gsplit.device import accelerator
 from gsplit.engine.facts import Facts
 from gsplit.engine.run import Run
 from gsplit.errors import InputError
@@ -50,9 +51,15 @@ def refuse(found: Iterable[Useless], asked: TrainConfig, before: TrainConfig | N
 
 
 def warn(run: Run) -> None:
-    """Name each flag that has no effect in a run and was not refused, and a warm-up that is none."""
-    for line in (*(each.line for each in run.without_effect), *_never_warm(run.asked)):
+    """Name each flag that has no effect in a run and was not refused, and those that nobody can want."""
+    for line in (*(each.line for each in run.without_effect), *_never_warm(run.asked), *_not_faster(run)):
         logger.warning(line)
+
+
+def _not_faster(run: Run) -> Iterator[str]:
+    """Half precision where it spares no time."""
+    if run.precision.scales_loss and run.config.device == accelerator.HOST:
+        yield "--precision 16-mixed is for GPUs: on the CPU it is no faster than 32; bf16-mixed may be"
 
 
 def _never_warm(asked: TrainConfig) -> Iterator[str]:

@@ -7,6 +7,7 @@ import pickle
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -20,6 +21,7 @@ from gsplit.config.train import TrainConfig
 from gsplit.data import Layout, open_layout
 from gsplit.device import accelerator
 from gsplit.device.choice import choose_device, threads_of, trainers_of
+from gsplit.device.precision import Precision
 from gsplit.engine.dry.room_for_step import check_step
 from gsplit.engine.dry.step_bytes import StepBytes
 from gsplit.engine.engines import Engine, resolved_by_engine
@@ -36,11 +38,12 @@ from gsplit.engine.sampled.edge_weights import Weighed, check_weights_of_trainin
 from gsplit.engine.sampled.rules import check_model_of_rule
 from gsplit.errors import InputError
 from gsplit.files import real_path
+from gsplit.host import check_memory
 from gsplit.launch.effects import flags_without_effect, refuse
 from gsplit.launch.in_reach import no_layout
 from gsplit.models import registry
 from gsplit.models.initial import load_initial
-from gsplit.models.registry import BUILT_IN, describe
+from gsplit.models.registry import BUILT_IN, Described, describe
 
 logger = logging.getLogger(__name__)
 
@@ -78,8 +81,14 @@ def resolve(
     _say_rounded(config, layout)
     trainers = trainers_of(config.gpus, layout.parts)
     device = choose_device(config.device, trainers)
-    asked = replace(config, layout=layout.path, out=out, threads=threads_of(config.threads, trainers))
-    own = own_loss(config.loss, loss, layout.graph, getattr(torch, config.dtype))
+    asked = replace(
+        config,
+        layout=layout.path,
+        out=out,
+        threads=threads_of(config.threads, trainers),
+        precision=config.precision or "32",
+    )
+    own = own_loss(config.loss, loss, layout.graph, Precision.named(config.precision).dtype)
     objective_for(config, layout.graph, own=own)
     if own is not None and own.returns == "a sum" and RULES[config.sampling].draws_targets:
         raise InputError(
@@ -89,9 +98,9 @@ def resolve(
     check_what(config.save_predictions, layout.graph.task, "--save-predictions")
     if config.metrics is not None:
         check_installed()
-    engine, resolved = resolved_by_engine(Placed.of(asked, trainers, device), layout)
-    width = asked.train_features
-    described = describe(resolved, layout.graph if width is None else with_width(layout.graph, width), model)
+    placed, width = Placed.of(asked, trainers, device), asked.train_features
+    described = describe(placed, layout.graph if width is None else with_width(layout.graph, width), model)
+    engine, resolved = resolved_by_engine(_with_rows(placed, layout, described), layout)
     facts = facts_of(resolved, layout.graph.task, described, own)
     without_effect = tuple(flags_without_effect(asked, facts, described))
     refuse(without_effect, asked, before)
@@ -126,6 +135,22 @@ def resolve(
     return run
 
 
+def _with_rows(config: Placed, layout: Layout, described: Described) -> Placed:
+    """The configuration with the type of the feature rows that a run copies, where the precision decides it."""
+    rows, features = Precision.named(config.precision).rows, layout.graph.features
+    if rows != torch.bfloat16 or config.feature_dtype != "stored" or config.strategy == "full" or features is None:
+        return config
+    cached = config.cache not in ("auto", "none") or config.cache_size is not None
+    lie = described.reads_stored_rows and features.dtype == np.float32 and not config.normalize_features
+    if config.device == accelerator.HOST and lie and not cached:
+        return config
+    try:
+        check_memory(features.size * rows.itemsize)
+    except MemoryError:
+        return config
+    return replace(config, feature_dtype="bfloat16")
+
+
 def dry_run_of(engine: Engine, run: Run) -> StepBytes | None:
     """Return what a training step of a run takes of a device; None where its engine or its model lets nobody know."""
     measure = getattr(engine, "step_bytes", None)
@@ -143,8 +168,8 @@ def _check_company(run: Run, layout: Layout) -> None:
     if run.config.check_model is False:
         logger.warning("--no-check-model: whether the model %s can be split was not tried", type(model).__name__)
         return
-    dtype, width = getattr(torch, run.config.dtype), run.config.train_features
-    check_company(model, layout, layers=run.config.layers, dtype=dtype, width=width)
+    width = run.config.train_features
+    check_company(model, layout, layers=run.config.layers, precision=run.precision, width=width)
 
 
 def _check_initial_weights(run: Run, source: Path, layout: Layout) -> None:
@@ -217,13 +242,13 @@ def _check_trainable(layout: Layout, trained_features: int | None) -> None:
 def _say_rounded(config: TrainConfig, layout: Layout) -> None:
     """Say where features are loaded in less than they are stored in."""
     features = layout.graph.features
-    if features is None or features.dtype.name != "float64" or config.dtype == "float64" or config.train_features:
+    if features is None or features.dtype.name != "float64" or config.precision == "64" or config.train_features:
         return
     logger.info(
-        "%s has float64 features, and the model computes in %s: rows are rounded when they are loaded; --dtype "
-        "float64 takes them as they are",
+        "%s has float64 features, and the model computes in --precision %s: rows are rounded when they are loaded; "
+        "--precision 64 takes them as they are",
         layout.path,
-        config.dtype,
+        config.precision or "32",
     )
 
 

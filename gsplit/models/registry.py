@@ -13,13 +13,17 @@ from gsplit.config.names import object_named
 from gsplit.config.resolved import Placed
 from gsplit.config.rules import without_effect
 from gsplit.data import GraphArrays
+from gsplit.device.precision import Precision
 from gsplit.errors import InputError
 from gsplit.models import custom
 from gsplit.models.prepared import Needs, check
 from gsplit.nn import GAT, GCN, SAGE
 from gsplit.nn.gcn import Divisor
+from gsplit.nn.layered import LayeredModel
 
-OF_MODEL = tuple(field.name for field in fields(ModelConfig) if field.name not in ("num_layers", "dtype"))
+OF_ALL = ("num_layers", "precision", "dtype")
+"""Fields that any model takes something of."""
+OF_MODEL = tuple(field.name for field in fields(ModelConfig) if field.name not in OF_ALL)
 """What says what a model is, of the configuration; null in ``config.json`` where the model takes nothing of it."""
 CUSTOM = "custom"
 """The name of a model that was handed over as an object."""
@@ -61,6 +65,8 @@ class Described:
     """A model that was handed over; None for one that the signature names."""
     unused: tuple[str, ...]
     """Fields of the configuration that the model takes nothing of."""
+    reads_stored_rows: bool
+    """Whether it is one of ours that reads feature rows where they lie on the host."""
 
     @property
     def name(self) -> str:
@@ -112,13 +118,17 @@ def describe(config: Placed, graph: GraphArrays, model: nn.Module | None) -> Des
     if signature["model"] not in BUILT_IN:
         signature["shapes"] = {name: list(tensor.shape) for name, tensor in candidate.state_dict().items()}
     return Described(
-        signature={**signature, "dtype": config.dtype},
+        signature={**signature, "dtype": str(Precision.named(config.precision).dtype).removeprefix("torch.")},
         needs=checked.needs,
         takes_sums=checked.takes_sums,
         estimates=checked.estimates,
         divisors=checked.divisors,
         pickled_model=None if model is None else checked.pickled,
         unused=tuple(name for name in OF_MODEL if name not in used),
+        reads_stored_rows=isinstance(candidate, LayeredModel)
+        and type(candidate) in BUILT_IN.values()
+        and candidate.reads_stored_rows
+        and not config.input_dropout,
     )
 
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from gsplit.config.optimisation import OptimisationConfig
+from gsplit.optim.loss_scale import LossScale
 from gsplit.optim.rates import Rates
 from gsplit.parallel import Member, reduce_gradients, sum_over_trainers
 
@@ -24,6 +25,7 @@ class Steps:
         member: of this trainer.
         num_batches: number of mini-batches of an epoch.
         lower_is_better: whether the better of two scores is the lower one.
+        scales_loss: whether the loss is scaled before backward, and steps whose gradients overflow are left out.
     """
 
     def __init__(
@@ -36,10 +38,13 @@ class Steps:
         num_batches: int,
         *,
         lower_is_better: bool = False,
+        scales_loss: bool = False,
     ) -> None:
         self._config, self._optimizers, self._member = config, optimizers, member
         self._parameters, self._rows, self._num_batches = parameters, rows, num_batches
         self.rates = Rates(config, -(-num_batches // config.accumulate), lower_is_better=lower_is_better)
+        self.scale = LossScale() if scales_loss else None
+        """The scale of the loss; None where it is not scaled."""
         self._at_work: Tensor | None = None
         """What all targets of the current mini-batch weigh; None: 1 each."""
         self._sums: list[Tensor] = []
@@ -54,6 +59,10 @@ class Steps:
         for optimizer in self._optimizers:
             optimizer.zero_grad(set_to_none=True)
 
+    def scaled(self, loss: Tensor) -> Tensor:
+        """The loss from which backward goes."""
+        return loss if self.scale is None else loss * self.scale.factor
+
     def reduce(self, loss: Tensor, weight: Tensor | None, num_targets: int) -> tuple[Tensor, int]:
         """Sum gradients and loss over the trainers.
 
@@ -66,10 +75,13 @@ class Steps:
             The loss of the whole mini-batch, divided by the mean weight, and the bytes that were reduced.
         """
         self._at_work = None
-        if weight is None:
-            return reduce_gradients(self._parameters, loss, self._member)
-        shares = torch.stack([loss.detach(), weight.to(loss.dtype)])
+        shares = loss if weight is None else torch.stack([loss.detach(), weight.to(loss.dtype)])
         totals, num_bytes = reduce_gradients(self._parameters, shares, self._member)
+        if self.scale is not None:
+            gradients = [parameter.grad for parameter in self._trained()]
+            self.scale.unscale(gradients, finite=self._all_finite(gradients))
+        if weight is None:
+            return totals, num_bytes
         self._at_work = totals[1].clone()
         return totals[0] * num_targets * _inverse(self._at_work), num_bytes
 
@@ -99,6 +111,8 @@ class Steps:
             share = num_targets * _inverse(self._at_work)
             for parameter in self._trained():
                 parameter.grad.mul_(share)
+        if self.scale is not None and not self.scale.update():
+            return
         if self._config.clip_grad_norm is not None:
             self._clip(self._config.clip_grad_norm)
         rate = self.rates.at(epoch, batch // each)
@@ -106,6 +120,11 @@ class Steps:
             for group in optimizer.param_groups:
                 group["lr"] = rate
             optimizer.step()
+
+    def _all_finite(self, gradients: Sequence[Tensor]) -> bool:
+        """Return whether gradients are finite; those of rows, which each trainer has alone, on all trainers."""
+        finite = bool(torch.stack([gradient.isfinite().all() for gradient in gradients]).all())
+        return finite if self._rows is None else not any(sum_over_trainers([not finite], self._member))
 
     def _add(self, num_targets: int) -> None:
         gradients = [parameter.grad * num_targets for parameter in self._trained()]
@@ -138,7 +157,8 @@ class Steps:
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint remembers; the same on all trainers."""
         added = {"sums": self._sums, "weight": float(self._weight), "targets": self._targets}
-        return {**added, "rates": self.rates.state()}
+        scale = {} if self.scale is None else {"loss_scale": self.scale.state()}
+        return {**added, "rates": self.rates.state(), **scale}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on with what :meth:`state` gave."""
@@ -146,6 +166,8 @@ class Steps:
         self._sums, self._weight = [sum_.to(device) for sum_ in state["sums"]], state["weight"]
         self._targets = state.get("targets", len(self._sums))  # older checkpoints have steps with targets alone
         self.rates.restore(state["rates"])
+        if self.scale is not None and "loss_scale" in state:
+            self.scale.restore(state["loss_scale"])
 
 
 def _inverse(weight: Tensor) -> Tensor:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
@@ -23,6 +22,7 @@ from gsplit.data.graph import Task
 from gsplit.data.labels.class_names import names_described
 from gsplit.data.layout import FILE as LAYOUT
 from gsplit.device.choice import choose_device, threads_of, trainers_of
+from gsplit.device.precision import Precision
 from gsplit.engine.evaluation.company import check_company
 from gsplit.engine.evaluation.evaluation_memory import Asked, check_evaluation_fits
 from gsplit.engine.evaluation.single_layers import single_layers_of
@@ -102,7 +102,7 @@ def predict(
         check_out(config.out, overwrite=config.overwrite)
     RUNS.recover(config.run)
     trained_with = TrainConfig.from_json(config.run / CONFIG)
-    level = config.level(trained_with.layers)
+    level, precision = config.level(trained_with.layers), Precision.named(trained_with.precision)
     if config.draws and trained_with.strategy != "full" and trained_with.sampling != "neighbours":
         logger.warning(
             "%s was trained by --sampling %s; --fan-out samples neighbours here", config.run, trained_with.sampling
@@ -121,7 +121,7 @@ def predict(
     asked = asked_vertices(vertices, opened)
     names = NamesInOutput(ids=opened.ids(), classes=_class_names(config.run, described.get("graph"), opened))
     if config.check_model:
-        check_company(loaded, opened, layers=trained_with.layers, dtype=getattr(torch, trained_with.dtype))
+        check_company(loaded, opened, layers=trained_with.layers, precision=precision)
     elif type(loaded) not in BUILT_IN.values():
         logger.warning("--no-check-model: whether the model %s can be split was not tried", type(loaded).__name__)
     world = trainers_of(config.gpus, opened.parts)
@@ -151,7 +151,7 @@ def predict(
                 multi_label=task == "labels",
                 level=level,
                 num_layers=trained_with.layers,
-                dtype=trained_with.dtype,
+                precision=precision,
                 normalize_features=trained_with.normalize_features,
                 copied_dtype=copied_dtype(trained_with, opened),
                 trained_features=trained is not None,
@@ -197,7 +197,7 @@ def _check_memory(
     trainers: int,
 ) -> None:
     """Refuse exact predictions that do not fit into memory, before anything is started."""
-    dtype = getattr(torch, trained_with.dtype)
+    dtype = Precision.named(trained_with.precision).dtype
     loader = SplitLoader.from_host(layout, model.needs, dtype=dtype)
     layers = single_layers_of(model.model.to(dtype).eval(), loader, trained_with.layers, warns=False)
     if layers is None:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from gsplit.data import open_layout
+from gsplit.device.precision import Precision
 from gsplit.engine.evaluation import Evaluator, forward_to, own_range
 from gsplit.engine.inputs import SplitLoader
 from gsplit.engine.objective import objective_of
@@ -57,7 +58,7 @@ class PredictSpec:
     multi_label: bool
     level: int
     num_layers: int
-    dtype: str
+    precision: Precision
     normalize_features: bool
     copied_dtype: torch.dtype | None
     """Type in which the run kept its feature rows, where that is not as they are stored."""
@@ -78,19 +79,19 @@ def run(rank: int, spec: PredictSpec) -> None:
 def predict_share(member: Member, spec: PredictSpec) -> None:
     """Compute this trainer's share and write its rows of ``values.npy``; all trainers make the call."""
     layout = open_layout(spec.layout, trusted=True)
-    dtype = getattr(torch, spec.dtype)
     if spec.trained_features:
         trained = np.load(spec.folder / FEATURES, mmap_mode="r")
         layout = replace(layout, graph=replace(layout.graph, features=trained))
     request = Request(np.load(spec.folder / VERTICES), layout.permutation)
     rows = host_rows(layout, member, spec.copied_dtype, spec.shared.features)
     model, needs = prepared.prepare(pickle.loads(spec.pickled_model))
-    model.to(member.device, dtype).eval()
+    model.to(member.device, spec.precision.dtype).eval()
     loader = SplitLoader.from_host(
         layout,
         needs,
         device=member.device,
-        dtype=dtype,
+        dtype=spec.precision.dtype,
+        row_dtype=spec.precision.rows,
         rows=rows,
         normalize=spec.normalize_features,
         threads=spec.threads,
@@ -106,7 +107,7 @@ def predict_share(member: Member, spec: PredictSpec) -> None:
             objective,
             spec.shared.levels,
             num_layers=spec.num_layers,
-            dtype=dtype,
+            precision=spec.precision,
             threads=spec.threads,
         )
         own = request.of_part(*own_range(layout, member))
@@ -137,7 +138,7 @@ def _sampled(model: nn.Module, member: Member, loader: SplitLoader, request: Req
         segment = sampler.segment(member.rank)
         comm = BatchComm(member.group, ExchangeCounters(), member.device, checker=member.checker)
         blocks, x = loader.inputs(segment, comm)
-        vectors = forward_to(spec.level, spec.num_layers, model, blocks, x)
+        vectors = spec.precision.called(member.device, forward_to, spec.level, spec.num_layers, model, blocks, x)
         if member.checker is not None:
             member.checker.enter(Step.END)
         yield segment.targets, vectors
@@ -169,4 +170,4 @@ def _write(chunks: Chunks, request: Request, member: Member, spec: PredictSpec) 
 def _numpy_dtype(spec: PredictSpec) -> Any:
     if spec.classes:
         return np.uint8 if spec.multi_label else np.int64
-    return np.dtype(spec.dtype)
+    return torch.empty(0, dtype=spec.precision.dtype).numpy().dtype

@@ -208,6 +208,8 @@ def end_epoch(trainer: Trainer, outputs: list[tuple[Tensor, Tensor]]) -> None:
         "stages": {name: round(s / run.trainers, 4) for name, s in progress.stages.items()},
         "traffic": progress.traffic,
     }
+    if trainer.steps.scale is not None:
+        record |= {"loss_scale": trainer.steps.scale.factor, "skipped_steps": trainer.steps.scale.take_skipped()}
     if trainer.member.rank == 0:
         trainer.log.append([record])
         say(_line(record, key_of(trainer.evaluator.names[0])))

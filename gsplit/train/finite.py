@@ -154,7 +154,7 @@ def _first_layer(trainer: Trainer, mini_batch: MiniBatch) -> str | None:
                 inside = (*inside, f"{name}.")
     try:
         with torch.no_grad():
-            mini_batch.logits(trainer.model)
+            trainer.run.precision.called(trainer.member.device, mini_batch.logits, trainer.model)
     finally:
         for each in hooks:
             each.remove()

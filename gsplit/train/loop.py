@@ -70,6 +70,7 @@ def step(trainer: Trainer, mini_batch: MiniBatch) -> StepResult:
             trainer.model,
             trainer.objective,
             mini_batch,
+            precision=trainer.run.precision,
             whole_weight=trainer.whole_weight,
             num_classes=trainer.layout.graph.num_classes,
         )

@@ -79,6 +79,8 @@ class Loop:
         self._to_come = "next"
         """What a mini-batch waits for: its ``backward``, its ``step``, or the ``next`` one."""
         self._forward: AbstractContextManager[None] | None = None
+        self._autocast: AbstractContextManager[Any] | None = None
+        """What lets the model compute in the run's precision, from a mini-batch to its ``backward``."""
 
     @property
     def model(self) -> nn.Module:
@@ -127,6 +129,8 @@ class Loop:
             self._current = mini_batch
             self._forward = self._trainer.clock("forward")
             self._forward.__enter__()
+            self._autocast = self._trainer.run.precision.calling(self.device)
+            self._autocast.__enter__()
             self._to_come = "backward"
             yield Batch(
                 epoch=mini_batch.epoch,
@@ -160,8 +164,10 @@ class Loop:
                 f"run.backward on trainer {self.rank} takes the sum of the losses of its own targets, a scalar, not "
                 f"{tuple(loss_sum.shape) if isinstance(loss_sum, Tensor) else type(loss_sum).__name__}"
             )
-        loss = mini_batch.comm.tie(loss_sum / max(1, mini_batch.num_targets))
+        assert self._autocast is not None
+        self._autocast.__exit__(None, None, None)
         self._forward.__exit__(None, None, None)
+        loss = mini_batch.comm.tie(loss_sum.to(trainer.run.dtype) / max(1, mini_batch.num_targets))
         loss, reduced_bytes = backward(trainer.steps, loss, None, mini_batch.num_targets, trainer.clock)
         self._result = StepResult(loss=loss, reduced_bytes=reduced_bytes)
         check_mini_batch(trainer, mini_batch, loss)

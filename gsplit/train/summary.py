@@ -85,12 +85,21 @@ def _finished(trainer: Trainer) -> dict[str, Any] | None:
         "samplers": trainer.run.samplers,
         "stages": totals(records, "stages"),
         "traffic": totals(records, "traffic"),
+        **_scaled(trainer),
         "run": str(trainer.run.folder),
     }
     write_summary(trainer.run.folder, summary)
     for callback in trainer.callbacks:
         callback.on_train_end(summary)
     return summary
+
+
+def _scaled(trainer: Trainer) -> dict[str, Any]:
+    """The scale of the loss, and how many steps were left out for it, where it is scaled."""
+    if trainer.steps.scale is None:
+        return {}
+    skipped = sum(record.get("skipped_steps", 0) for record in trainer.log.epochs)
+    return {"loss_scale": trainer.steps.scale.factor, "skipped_steps": skipped}
 
 
 def _valid_scores(trainer: Trainer, kept: Weights) -> dict[str, float | None]:

@@ -76,7 +76,7 @@ class Trainer(Components):
             self.objective,
             shared.levels,
             num_layers=run.config.layers,
-            dtype=run.dtype,
+            precision=run.precision,
             threads=run.config.threads,
             metrics=run.config.metric_names,
             fan_outs=run.config.evaluation_fan_out,
@@ -113,6 +113,7 @@ class Trainer(Components):
             member,
             self.num_batches,
             lower_is_better=lower_is_better,
+            scales_loss=run.precision.scales_loss,
         )
 
     def begin(self, end: TrainerEnd | None = None) -> None:

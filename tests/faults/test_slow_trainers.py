@@ -15,6 +15,7 @@ from support.commands import LIMIT_S
 from support.messages import line_with
 
 from gsplit.data import open_layout
+from gsplit.device.precision import Precision
 from gsplit.engine.evaluation import Evaluator
 from gsplit.engine.inputs import SplitLoader
 from gsplit.engine.objective import objective_of
@@ -70,7 +71,7 @@ def evaluate_twice(rank, port, shared, both_here, path, folder):
             objective_of("classes"),
             shared.levels,
             num_layers=2,
-            dtype=torch.float32,
+            precision=Precision(dtype=torch.float32),
             threads=1,
         )
         for happens in (is_slow, dies):

@@ -94,7 +94,7 @@ def test_every_evaluation_equals_a_dense_forward(pool, graphs, tmp_path, monkeyp
     (config.out / "config.json").write_text(config.to_json())
     summary, logits = pool.run(2, train_and_evaluate, config)[0]
     levels = Dense(config, gsplit.load(config.out).state_dict(), graph).levels()
-    close = {"rtol": 0, "atol": 1e-4 if config.dtype == "float32" else 1e-9}
+    close = {"rtol": 0, "atol": 1e-4 if config.precision != "64" else 1e-9}
 
     assert np.ptp(levels[3], axis=0).min() > 0.01  # vertices differ, so that there is something to get wrong
     np.testing.assert_allclose(logits, levels[3], **close)

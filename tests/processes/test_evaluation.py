@@ -16,6 +16,7 @@ from support.runs import config_for, records, stopped_and_gone_on, train_in_trai
 
 import gsplit
 from gsplit.config.train import TrainConfig
+from gsplit.device.precision import Precision
 from gsplit.engine.evaluation import Evaluator, evaluation_memory, sampled_targets, validated
 from gsplit.engine.inputs import SplitLoader
 from gsplit.engine.objective import objective_of
@@ -54,7 +55,7 @@ def evaluated(member, layout, name, fan_outs, metrics):
         objective_of(False),
         pool_module.SHARED.levels,
         num_layers=LAYERS,
-        dtype=dtype,
+        precision=Precision(dtype=dtype),
         threads=1,
         metrics=metrics,
         fan_outs=fan_outs,

@@ -105,6 +105,7 @@ TRAIN: Table = {
     "negative_slope": Row(value=0.9, see=weights, base=GAT),
     "normalization": Row(value="mean", see=weights, base={"model": "gcn"}),
     "self_loops": Row(value=False, see=weights, base=GAT),
+    "precision": Row(value="bf16-mixed", see=weights),
     "dtype": Row(value="float64", see=weights),
     "normalize_features": Row(value=True, see=weights),
     "fan_out": Row(value=(4, 3), see=traffic("sampled_edges")),

@@ -13,6 +13,7 @@ from support.graphs import lay_out, random_graph
 from support.models import DGL, HIDDEN, OURS, OWN, PYG, WEIGHTED, PyGNet, make_model, names, pyg
 from torch import nn
 
+from gsplit.device.precision import Precision
 from gsplit.engine.evaluation import ExactLevels
 from gsplit.engine.inputs import SplitLoader
 from gsplit.features import EdgeLoader, FeatureLoader, HostRows
@@ -42,7 +43,14 @@ def levels_of(member, layout, model, layers=LAYERS):
     blocks_of = loader.whole_blocks
     loader.whole_blocks = lambda segment: counted(blocks_of(segment), edges)
     levels = ExactLevels(
-        layout, member, loader, pool_module.SHARED.levels, num_layers=layers, dtype=dtype, threads=1, max_edges=300
+        layout,
+        member,
+        loader,
+        pool_module.SHARED.levels,
+        num_layers=layers,
+        precision=Precision(dtype=dtype),
+        threads=1,
+        max_edges=300,
     )
     return levels, model, edges
 

@@ -19,6 +19,7 @@ from torch import nn
 
 import gsplit
 from gsplit.data import open_store
+from gsplit.device.precision import Precision
 from gsplit.engine.evaluation import Evaluator
 from gsplit.engine.inputs import SplitLoader
 from gsplit.engine.objective import objective_of
@@ -149,7 +150,7 @@ def rows_loaded(member, layout, model, own_by_rank):
         objective_of("classes"),
         pool_module.SHARED.levels,
         num_layers=3,
-        dtype=torch.float64,
+        precision=Precision(dtype=torch.float64),
         threads=1,
     )
     for _ in evaluator.vectors(model, own_by_rank[member.rank], 3):

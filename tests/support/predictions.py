@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from gsplit.device.precision import Precision
 from gsplit.models import prepared
 from gsplit.nn import Block
 from gsplit.predict.compute import PredictSpec, predict_share
@@ -19,7 +20,7 @@ def predict_in_trainer(member, fields):
     predict_share(member, PredictSpec(**fields, world=member.world, shared=pool_module.SHARED))
 
 
-def predicted(pool, layout, model, asked, folder: Path, *, level=None, num_layers=3, **changes):
+def predicted(pool, layout, model, asked, folder: Path, *, level=None, num_layers=3, dtype="float64", **changes):
     """What all trainers of a layout together write for the vertices asked for (global ids)."""
     folder.mkdir(exist_ok=True)
     np.save(folder / VERTICES, np.asarray(asked, np.int64))
@@ -28,7 +29,7 @@ def predicted(pool, layout, model, asked, folder: Path, *, level=None, num_layer
         "threads": 1,
         "port": 0,
         "classes": False,
-        "dtype": "float64",
+        "precision": Precision(dtype=getattr(torch, dtype)),
         "multi_label": layout.graph.multi_label,
         "normalize_features": False,
         "fan_out": (),

@@ -29,7 +29,7 @@ ALLOWED = {
     "optim": {"config", "parallel"},
     "features": {"device", "kernels", "sampling", "data"},
     "nn": {"kernels", "parallel", "sampling", "data"},
-    "models": {"nn", "config", "data", "processes", "runs"},
+    "models": {"nn", "config", "data", "device", "processes", "runs"},
     "full": {"kernels", "nn", "parallel", "data", "config"},
     "engine": {
         *("full", "kernels", "supply", "sampling", "features", "nn", "optim", "parallel", "models", "runs", "config"),

@@ -81,6 +81,7 @@ def step(case: Case, kind: str, layout: Path, out: Path, used: set[str]) -> str:
                 trainer.model,
                 trainer.objective,
                 mini_batch,
+                precision=run.precision,
                 num_classes=trainer.layout.graph.num_classes,
                 whole_weight=trainer.whole_weight,
             )

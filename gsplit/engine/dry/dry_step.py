@@ -6,8 +6,8 @@ accelerators use. Nobody is asked for the rows of other trainers; theirs have th
 
 A small step is made with zeros on the CPU, in less time than it takes to import what ``meta`` needs. A large one is
 made on the device ``meta``, where shapes are all there is, in the time of a small one. A model that looks at values
-(``item()``, a library's own kernels) cannot run there, and is computed on the CPU, until an operation has taken too
-much memory or time.
+(``item()``, a library's own kernels) cannot run there, nor can mixed precision, and is computed on the CPU, until an
+operation has taken too much memory or time.
 """
 
 from __future__ import annotations
@@ -88,7 +88,8 @@ def step_bytes(run: Run, layout: Layout, spec: SamplerSpec, num_batches: int) ->
 def _devices(run: Run, segment: Segment) -> tuple[str, ...]:
     """Return where to try a step, in this order."""
     work = sum(segment.level_sizes) * sum(p.numel() for p in run.new_model().parameters())
-    return ("cpu",) if work <= SMALL else ("meta", "cpu")
+    mixed = run.precision.autocast is not None  # which ``meta`` has not
+    return ("cpu",) if work <= SMALL or mixed else ("meta", "cpu")
 
 
 def largest_split(run: Run, layout: Layout, spec: SamplerSpec, num_batches: int) -> tuple[Segment, int]:
@@ -158,7 +159,7 @@ def _loading(run: Run, layout: Layout, segment: Segment) -> int:
     features, copied = layout.graph.features, copied_dtype(run.config, layout)
     assert features is not None
     stored = features.dtype.itemsize if copied is None else copied.itemsize
-    if run.strategy.cache_size is None and stored == run.dtype.itemsize:
+    if run.strategy.cache_size is None and stored == run.precision.rows.itemsize:
         return 0
     places = 0 if run.strategy.cache_size is None else 16  # int64, where they are and where they go
     return len(segment.vertices) * (features.shape[1] * stored + places)
@@ -194,7 +195,7 @@ class _Step:
             segment,
             comm,
             handle=Handle(ticket=Ticket(number=0, epoch=0, batch=0)),
-            x=torch.zeros((len(segment.vertices), width), dtype=run.dtype, device=self._device),
+            x=torch.zeros((len(segment.vertices), width), dtype=run.precision.rows, device=self._device),
             share_of_whole=None if run.config.estimate == "ratio" else 1.0,
         )
 
@@ -202,7 +203,12 @@ class _Step:
         """Make a step as :func:`gsplit.train.loop.step` does, and hold what that holds until it has the next one."""
         num_classes, num_targets = self._loader.layout.graph.num_classes, mini_batch.num_targets
         _, loss, weight = forward(
-            self.model, self._objective, mini_batch, whole_weight=self._whole_weight, num_classes=num_classes
+            self.model,
+            self._objective,
+            mini_batch,
+            precision=self._run.precision,
+            whole_weight=self._whole_weight,
+            num_classes=num_classes,
         )
         self._reduced = backward(self._steps, loss, weight, num_targets)
         self._steps.end(0, batch, num_targets)

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from gsplit.data import GraphArrays, Layout
+from gsplit.device.precision import Precision
 from gsplit.engine.evaluation.dropout_off import DropoutOff
 from gsplit.engine.inputs import SplitLoader
 from gsplit.errors import InputError
@@ -42,7 +43,7 @@ NOISE = 0.1
 
 
 def check_company(
-    model: nn.Module, layout: Layout, *, layers: int, dtype: torch.dtype, width: int | None = None
+    model: nn.Module, layout: Layout, *, layers: int, precision: Precision, width: int | None = None
 ) -> None:
     """Refuse a model that gives a vertex something else alone than together with others.
 
@@ -50,7 +51,7 @@ def check_company(
         model: that a run trains, or has trained; it stays as it is. One of ours is known and not tried.
         layout: of the run, whose features and weights the small graph takes.
         layers: of the model.
-        dtype: in which the run computes.
+        precision: in which the run computes.
         width: of features that are trained in the place of the graph's; None: the graph's.
 
     Raises:
@@ -63,8 +64,8 @@ def check_company(
         torch.manual_seed(0)
         tried = small_layout(layout, layers, width)
         try:
-            found = _compare(model, tried, layers, dtype)
-            if found is not None and dtype != torch.float64:
+            found = _compare(model, tried, layers, precision)
+            if found is not None and precision.dtype != torch.float64:
                 found = _in_float64(model, tried, layers, found)
         except InputError:
             raise
@@ -97,23 +98,24 @@ def _one_thread() -> Iterator[None]:
 def _in_float64(model: nn.Module, layout: Layout, layers: int, found: str) -> str | None:
     """Return what is found where rounding is small; what was found before where a model cannot be computed so."""
     try:
-        return _compare(model, layout, layers, torch.float64)
+        return _compare(model, layout, layers, Precision.named("64"))
     except Exception:
         return found
 
 
-def _compare(model: nn.Module, layout: Layout, layers: int, dtype: torch.dtype) -> str | None:
+def _compare(model: nn.Module, layout: Layout, layers: int, precision: Precision) -> str | None:
     """Return what differs, in words; None for nothing beyond rounding."""
     on_blocks, needs = prepared.prepare(copy.deepcopy(model))
-    on_blocks = on_blocks.to(device="cpu", dtype=dtype).eval()
-    loader = SplitLoader.from_host(layout, needs, dtype=dtype)
+    on_blocks = on_blocks.to(device="cpu", dtype=precision.dtype).eval()
+    loader = SplitLoader.from_host(layout, needs, dtype=precision.dtype, row_dtype=precision.rows)
     sampler = sampler_of(layout, fan_outs=[-1] * layers, seed=0, edge_ids=loader.edges.weights)
     pairs = [start + np.arange(2) for start in targets_of(layout, layers)]
 
     def logits(targets: np.ndarray) -> Tensor:
         sampler.sample(targets, epoch=0, batch=0)
         segment = sampler.segment(0)
-        out = on_blocks(loader.whole_blocks(segment), loader.features.load(segment.vertices))
+        x = loader.features.load(segment.vertices)
+        out = precision.called(x.device, on_blocks, loader.whole_blocks(segment), x)
         if len(out) != len(targets):
             raise InputError(f"the model gives {len(out)} rows for {len(targets)} targets")
         return out.double()

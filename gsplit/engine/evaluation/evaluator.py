@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from gsplit.data import Layout
+from gsplit.device.precision import Precision
 from gsplit.engine.evaluation.exact import MAX_EDGES, ExactLevels
 from gsplit.engine.evaluation.sampled_targets import SampledTargets
 from gsplit.engine.inputs import SplitLoader
@@ -44,7 +45,7 @@ class Evaluator:
         objective: that says what is right.
         levels: two buffers that all trainers map.
         num_layers: of the models, L.
-        dtype: in which they compute.
+        precision: in which they are called.
         threads: that gather rows.
         max_edges: of a chunk of exact evaluation.
         metrics: names of what is measured in the place of the objective's score.
@@ -66,7 +67,7 @@ class Evaluator:
         levels: tuple[SharedBuffer, SharedBuffer],
         *,
         num_layers: int,
-        dtype: torch.dtype,
+        precision: Precision,
         threads: int,
         max_edges: int = MAX_EDGES,
         metrics: Sequence[str] = (),
@@ -85,13 +86,15 @@ class Evaluator:
             loader,
             levels,
             num_layers=num_layers,
-            dtype=dtype,
+            precision=precision,
             threads=threads,
             max_edges=max_edges,
             goes_on=self._goes_on,
         )
         self._sampled = (
-            None if fan_outs is None else SampledTargets(member, loader, fan_outs, seed=seed, goes_on=self._goes_on)
+            None
+            if fan_outs is None
+            else SampledTargets(member, loader, fan_outs, precision=precision, seed=seed, goes_on=self._goes_on)
         )
 
     def score(self, model: nn.Module, ids: NDArray[np.int64]) -> float:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from gsplit.data import Layout
+from gsplit.device.precision import Precision
 from gsplit.engine.evaluation.single_layers import SingleLayers, single_layers_of
 from gsplit.engine.inputs import SplitLoader
 from gsplit.features import gather
@@ -75,7 +76,7 @@ class ExactLevels:
         loader: of what belongs to segments.
         levels: two buffers that all trainers map, for the levels in turn.
         num_layers: of the models, L.
-        dtype: in which they compute.
+        precision: in which they are called.
         threads: that gather rows.
         max_edges: of one chunk.
         goes_on: called with each chunk of targets before it is computed: whether to, and those after it.
@@ -89,13 +90,13 @@ class ExactLevels:
         levels: tuple[SharedBuffer, SharedBuffer],
         *,
         num_layers: int,
-        dtype: torch.dtype,
+        precision: Precision,
         threads: int,
         max_edges: int = MAX_EDGES,
         goes_on: Callable[[object], bool] = lambda _: True,
     ) -> None:
         self._graph, self._layout, self._member, self._loader = layout.graph, layout, member, loader
-        self._levels, self._num_layers, self._dtype = levels, num_layers, dtype
+        self._levels, self._num_layers, self._precision = levels, num_layers, precision
         self._threads, self._max_edges, self._goes_on = threads, max_edges, goes_on
         self._samplers: dict[int, MiniBatchSampler] = {}
         self._layers: tuple[nn.Module | None, SingleLayers | None] = (None, None)
@@ -137,10 +138,13 @@ class ExactLevels:
             yield from self._by_target(model, own, level, whole_chunk=4096)
         model.train(was_training)
 
+    def _called(self, function: Callable[..., Tensor], *arguments: Any) -> Tensor:
+        return self._precision.called(self._member.device, function, *arguments)
+
     def shared(self, level: int, rows: int, width: int) -> NDArray[Any]:
         """Memory [rows, width] that all trainers map, in the place of a level; all make the call."""
         buffer = self._levels[level % 2]
-        dtype = torch.empty(0, dtype=self._dtype).numpy().dtype
+        dtype = torch.empty(0, dtype=self._precision.dtype).numpy().dtype
         if self._member.rank == 0:
             buffer.grow(rows * width * dtype.itemsize)
         self._member.barrier()
@@ -160,12 +164,12 @@ class ExactLevels:
                 ids = self._begin + np.flatnonzero(mask[self._begin : self._end])
             level = self.shared(layer, rows.num_rows, layers.widths[layer])
             for chunk in takewhile(self._goes_on, self._chunks(ids, self._row_bytes(below))):
-                vectors = layers.compute(layer, *self._one_hop(chunk, below, rows_below))
+                vectors = self._called(layers.compute, layer, *self._one_hop(chunk, below, rows_below))
                 level[rows.places(chunk)] = vectors.cpu().numpy()
             self._member.barrier()
             below, rows_below = level, rows
         for chunk in takewhile(self._goes_on, self._chunks(own, self._row_bytes(below))):
-            yield chunk, layers.compute(last, *self._one_hop(chunk, below, rows_below))
+            yield chunk, self._called(layers.compute, last, *self._one_hop(chunk, below, rows_below))
 
     def _top_levels(self, own: NDArray[np.int64], last: int) -> NDArray[np.uint8] | None:
         """[N] the highest level that vectors of anyone's ``own`` need a vertex in, 0 for none; None: all vertices."""
@@ -195,8 +199,8 @@ class ExactLevels:
             if segment is None:
                 chunks += [chunk[: len(chunk) // 2], chunk[len(chunk) // 2 :]]
                 continue
-            x = self._loader.features.load(segment.vertices)
-            yield chunk, forward_to(level, self._num_layers, model, self._loader.whole_blocks(segment), x)
+            blocks, x = self._loader.whole_blocks(segment), self._loader.features.load(segment.vertices)
+            yield chunk, self._called(forward_to, level, self._num_layers, model, blocks, x)
 
     def _one_hop(
         self, chunk: NDArray[np.int64], below: NDArray[Any] | None, rows: LevelRows | None
@@ -233,7 +237,7 @@ class ExactLevels:
 
     def _row_bytes(self, below: NDArray[Any] | None) -> int:
         width = self._graph.num_features if below is None else below.shape[1]
-        return int(width) * self._dtype.itemsize
+        return int(width) * self._precision.dtype.itemsize
 
 
 class LevelRows:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from gsplit.data import Layout
+from gsplit.device.precision import Precision
 from gsplit.engine.inputs import SplitLoader
 from gsplit.parallel import Member
 from gsplit.sampling import sampler_of
@@ -34,6 +35,7 @@ class SampledTargets:
         member: this trainer.
         loader: of what belongs to segments.
         fan_outs: of the layers L .. 1.
+        precision: in which models are called.
         seed: of the run.
         goes_on: called before each mini-batch: whether to compute it, and those after it.
     """
@@ -44,11 +46,12 @@ class SampledTargets:
         loader: SplitLoader,
         fan_outs: Sequence[int],
         *,
+        precision: Precision,
         seed: int,
         goes_on: Callable[[object], bool],
     ) -> None:
         self._member, self._loader, self._fan_outs, self._seed = member, loader, fan_outs, seed
-        self._goes_on = goes_on
+        self._precision, self._goes_on = precision, goes_on
 
     @torch.no_grad()
     def logits(self, model: nn.Module, ids: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
@@ -68,7 +71,8 @@ class SampledTargets:
             targets = ids[number * TARGETS : (number + 1) * TARGETS]
             sampler.sample(targets, epoch=0, batch=number)
             segment = sampler.segment(0)
-            yield segment.targets, model(*self._loader.inputs(segment, None))
+            inputs = self._loader.inputs(segment, None)
+            yield segment.targets, self._precision.called(self._member.device, model, *inputs)
         model.train(was_training)
 
 

@@ -82,6 +82,7 @@ def _tried(model: Adapter, loader: SplitLoader, num_layers: int) -> tuple[list[i
     sampler.sample(np.unique(np.linspace(0, n - 1, TRIED_VERTICES).astype(np.int64)), epoch=0, batch=0)
     segment = sampler.segment(0)
     blocks, x = loader.whole_blocks(segment), loader.features.load(segment.vertices)
+    x = x.to(next((parameter.dtype for parameter in model.parameters()), x.dtype))  # no autocast, which would round
     whole = model(blocks, x)
     widths = [x.shape[1]]
     for layer in range(1, num_layers + 1):

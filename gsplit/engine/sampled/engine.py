@@ -34,6 +34,7 @@ from gsplit.errors import InputError
 from gsplit.kernels import StoredRows
 from gsplit.kernels.stored_rows import Use
 from gsplit.limits import host_memory
+from gsplit.models.registry import BUILT_IN
 from gsplit.nn import BatchComm, ExchangeCounters
 from gsplit.parallel import SPLIT, Grid, Group
 from gsplit.parallel.mailboxes import Mailboxes
@@ -219,7 +220,9 @@ class _Splits:
         self._carrier, self._exchange_dtype = carrier_of(components), components.run.exchange_dtype
         self._share_of_whole = share_of_whole(components.run)
         self._model = components.model
-        self._can_store = components.loading.in_memory and self._loader.features.stores
+        precision, ours = components.run.precision, type(components.model) in BUILT_IN.values()
+        rounds = precision.rows == precision.dtype or ours  # others may do more than multiply
+        self._can_store = components.loading.in_memory and self._loader.features.stores and rounds
         """Whether a model that reads rows where they lie may have them so."""
         self._first_use: Use | None = None
         """The use that the first mini-batch makes of them: where it copies them, the feed does so from then on."""

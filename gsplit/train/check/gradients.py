@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from gsplit.config.train import TrainConfig
 from gsplit.data import open_layout
+from gsplit.device.precision import Precision
 from gsplit.engine.evaluation.dropout_off import DropoutOff
 from gsplit.engine.inputs import SplitLoader
 from gsplit.engine.objective import Objective, objective_of
@@ -38,6 +39,7 @@ from gsplit.supply.tickets import Ticket
 from gsplit.train.check.cases import Case, Draws, chosen_cases
 
 TRAINERS = 2
+DOUBLE = Precision.named("64")
 NEIGHBOURS = 10
 """Neighbours per hop where a run has another rule."""
 TOLERANCE = 1e-8
@@ -223,7 +225,7 @@ def _gradients(
     handle = Handle(ticket=Ticket(number=0, epoch=0, batch=case.batch))
     mini_batch = loader.mini_batch(segment, comm, handle=handle, x=loader.features.load(segment.vertices))
     try:
-        loss = forward(model, objective, mini_batch, num_classes=graph.num_classes).loss
+        loss = forward(model, objective, mini_batch, precision=DOUBLE, num_classes=graph.num_classes).loss
     except InputError:
         raise
     except Exception as error:

@@ -40,6 +40,7 @@ TAKES: Table = {
     "model": Row(value="gat", see=step),
     "heads": Row(value=8, see=step, base={"model": "gat"}),
     "norm": Row(value="layer", see=step),
+    "precision": Row(value="bf16-mixed", see=step),
     "dtype": Row(value="float64", see=step),
     "optimizer": Row(value="sgd", see=step),
     "sampling": Row(value="fastgcn", see=step, base=LADIES),

@@ -12,11 +12,12 @@ from torch import nn
 from torch_geometric.nn import MessagePassing, aggr
 from torch_geometric.nn.aggr import Aggregation
 
+from gsplit.device.precision import Precision
 from gsplit.engine.evaluation.company import check_company, small_layout, targets_of
 from gsplit.errors import InputError
 from gsplit.nn import SAGE
 
-F32 = torch.float32
+F32 = Precision(dtype=torch.float32)
 
 
 @pytest.fixture(scope="module")
@@ -129,14 +130,14 @@ CHANCE = line_with("cannot be split, the same vertices")
 def test_a_model_that_looks_at_others_is_refused(layouts, make, complaint, dtype):
     torch.manual_seed(1)
     with pytest.raises(InputError, match=complaint):
-        check_company(make(), layouts[0], layers=2, dtype=dtype)
+        check_company(make(), layouts[0], layers=2, precision=Precision(dtype=dtype))
 
 
 @pytest.mark.parametrize("name", names(PYG, DGL, WEIGHTED, OWN))
 def test_models_that_can_be_split_pass_and_stay_as_they_are(layouts, name, caplog):
     model = make_model(name, 5, 3, 2)
     before, chance = {key: value.clone() for key, value in model.state_dict().items()}, torch.get_rng_state()
-    check_company(model, layouts[name in WEIGHTED], layers=2, dtype=F32)
+    check_company(model, layouts[name in WEIGHTED], layers=2, precision=F32)
     assert not caplog.records
     assert model.training
     assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
@@ -154,12 +155,12 @@ def test_models_that_can_be_split_pass_and_stay_as_they_are(layouts, name, caplo
     ids=["dropout as a function", "an aggregation of the user's", "quantiles", "a subclass of ours"],
 )
 def test_what_a_user_may_write_passes(layouts, make, caplog):
-    check_company(make(), layouts[0], layers=2, dtype=F32)
+    check_company(make(), layouts[0], layers=2, precision=F32)
     assert not caplog.records
 
 
 def test_a_model_that_fails_on_a_small_graph_is_left_to_the_run(layouts, caplog):
-    check_company(of(Failing)(), layouts[0], layers=2, dtype=F32)
+    check_company(of(Failing)(), layouts[0], layers=2, precision=F32)
     (record,) = caplog.records
     says(record.getMessage(), "Failing, KeyError")
 

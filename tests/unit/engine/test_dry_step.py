@@ -81,6 +81,9 @@ def test_a_step_grows_with_what_it_is_made_of(run):
     assert taken(run(fan_out=(5, 2))).mini_batch < plain.mini_batch
     assert taken(run(batch_size=20)).step < plain.step
     assert taken(run(dtype="float64")).activations > 1.5 * plain.activations
+    mixed = taken(run(precision="bf16-mixed"))
+    assert mixed.activations < 0.9 * plain.activations
+    assert mixed.mini_batch < plain.mini_batch
 
 
 def test_the_split_that_takes_most_is_measured(run):
