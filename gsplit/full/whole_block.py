@@ -12,6 +12,7 @@ from torch.autograd.function import once_differentiable
 from typing_extensions import override
 
 from gsplit.full.operators import NO_FACTORS, Operator
+from gsplit.kernels import computed_in
 from gsplit.nn import BatchComm
 from gsplit.nn.neighbourhood import Factors, Neighbourhood
 from gsplit.parallel.checker import CollectiveChecker, Step
@@ -47,7 +48,7 @@ class WholeBlock(Neighbourhood):
 
     @override
     def mean(self, x: Tensor, *, project: nn.Linear | None = None) -> Tensor:
-        by = Factors(sums=self.in_degrees.clamp(min=1).to(x.dtype).reciprocal_())
+        by = Factors(sums=self.in_degrees.clamp(min=1).to(computed_in(x.dtype)).reciprocal_())
         return self.projected(x, project, lambda rows: self._summed(rows, by))
 
     @override

@@ -32,7 +32,6 @@ EXCHANGED = ("exchange_forward_bytes", "exchange_backward_bytes")
 WIDTH = 40
 NOT_GIVEN = {name: getattr(TrainConfig, name) for name in ("fan_out", "batch_size")}
 FULL = {"strategy": "full", "num_layers": 2, **NOT_GIVEN}
-GCN_ROTATED = {**FULL, "algorithm": "rotate", "model": "gcn"}
 SUBGRAPHS = {"num_layers": 2, **NOT_GIVEN}
 LAYERS = {"fan_out": TrainConfig.fan_out, "layer_sizes": (64, 64)}
 CACHED = {"cache_size": "50%", "strategy": "data"}
@@ -60,7 +59,7 @@ def compared(pool, layouts, folder, world, precision, **changes):
 
 
 @pytest.mark.parametrize("world", [1, 2, 3])
-@pytest.mark.parametrize("model", ["sage", "gcn", "torch_geometric.nn:GraphSAGE", "torch_geometric.nn:GAT"])
+@pytest.mark.parametrize("model", ["sage", "gat", "gcn", "torch_geometric.nn:GraphSAGE", "torch_geometric.nn:GAT"])
 def test_bfloat16_rows_are_half_the_bytes(pool, layouts, tmp_path, model, world):
     plain, mixed = compared(pool, layouts, tmp_path, world, "bf16-mixed", model=model)
     assert plain["host_to_device_bytes"] > 0
@@ -83,7 +82,8 @@ def test_bfloat16_rows_are_half_the_bytes(pool, layouts, tmp_path, model, world)
         {"sampling": "saint", "subgraph": "50%", **SUBGRAPHS},
         {"sampling": "ladies", "model": "gcn", **LAYERS},
         *({**FULL, "algorithm": name} for name in ("shared", "1d", "1d-sparse", "1.5d", "2d", "3d", "columns")),
-        GCN_ROTATED,
+        *({**FULL, "model": "gcn", "algorithm": name} for name in ("shared", "2d", "rotate")),
+        {**FULL, "model": "gat", "algorithm": "1d"},
         {**FULL, "model": "torch_geometric.nn:GraphSAGE", "algorithm": "1d-sparse"},
         {**FULL, "train_features": 6},
     ],

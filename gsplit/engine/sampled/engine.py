@@ -220,9 +220,9 @@ class _Splits:
         self._carrier, self._exchange_dtype = carrier_of(components), components.run.exchange_dtype
         self._share_of_whole = share_of_whole(components.run)
         self._model = components.model
-        precision, ours = components.run.precision, type(components.model) in BUILT_IN.values()
-        rounds = precision.rows == precision.dtype or ours  # others may do more than multiply
-        self._can_store = components.loading.in_memory and self._loader.features.stores and rounds
+        self._mixed, ours = components.run.precision.autocast is not None, type(self._model) in BUILT_IN.values()
+        """Whether rows that are stored and copies of them may be rounded differently."""
+        self._can_store = components.loading.in_memory and self._loader.features.stores and (ours or not self._mixed)
         """Whether a model that reads rows where they lie may have them so."""
         self._first_use: Use | None = None
         """The use that the first mini-batch makes of them: where it copies them, the feed does so from then on."""
@@ -251,7 +251,7 @@ class _Splits:
     def _rows(self, vertices: NDArray[np.int64]) -> Tensor | StoredRows:
         """The features, copied unless the model, as it is now, reads them where they lie."""
         features = self._loader.features
-        if self._first_use is not None and self._first_use.copied:
+        if self._first_use is not None and self._first_use.copied and not self._mixed:
             self._can_store = False
         if not (self._can_store and getattr(self._model, "reads_stored_rows", False)):
             return features.load(vertices)
