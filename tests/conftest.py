@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from support.disk import wait_for_no_disk
 from support.garbage import collect_seldom
 from support.graphs import lay_out, random_graph
 from support.pool import Pool
@@ -29,6 +30,7 @@ def pytest_configure():
     # A shell's background jobs ignore SIGINT, and so would all that tests start: here it means Ctrl-C.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     collect_seldom()
+    wait_for_no_disk()
     # As each trainer does. Where tests take all cores, threads that wait for each other take most of the time.
     torch.set_num_threads(1)
 

@@ -22,6 +22,7 @@ from gsplit.engine.rows.shared import Shared
 from gsplit.parallel import rendezvous
 from gsplit.parallel.join import joined
 from gsplit.processes import start
+from support.disk import wait_for_no_disk
 from support.garbage import collect_seldom
 
 SIZE = 4
@@ -80,6 +81,7 @@ def _serve(rank, pipes, port, shared, kind) -> None:
     global SHARED
     SHARED = shared
     collect_seldom()
+    wait_for_no_disk()
     pipe = pipes[rank]
     with joined(rank, SIZE, port, kind, threads=1) as member:
         groups = {world: dist.new_group(list(range(world))) for world in range(1, SIZE + 1)}

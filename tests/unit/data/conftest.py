@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import gc
-
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 import pytest
 from support.folders import write as write_folder
+from support.garbage import assert_holds
 
 import gsplit
 from gsplit.errors import InputError
@@ -61,8 +60,7 @@ def refused(made, tmp_path):
         line = str(caught.value)
         assert "\n" not in line
         del caught
-        gc.collect()
-        assert {path.name for path in tmp_path.iterdir()} == before
+        assert_holds(tmp_path, *before)
         return line
 
     return run

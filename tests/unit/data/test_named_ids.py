@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import gc
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from support.garbage import assert_holds
 
 import gsplit
 from gsplit.data import open_store
@@ -263,8 +263,7 @@ def test_a_mistake_is_one_line_and_nothing_is_left(tmp_path, files, options, mes
         gsplit.import_graph(tmp_path / "e.csv", tmp_path / "g", **{"ids": "any", **named})
     assert "\n" not in str(caught.value)
     del caught
-    gc.collect()
-    assert sorted(path.name for path in tmp_path.iterdir()) == before
+    assert_holds(tmp_path, *before)
 
 
 FILES = ("features", "labels", "train", "split_file")
