@@ -13,16 +13,16 @@ SOURCES := $(CORE) CMakeLists.txt pyproject.toml
 export PYTHONDONTWRITEBYTECODE :=
 PIP := $(BIN)/pip install --quiet --no-compile --constraint
 
-# Two at a time, a file each: a test that starts processes leaves a core idle while they import PyTorch. More would
-# starve the tests that have a time limit. In the order of tests/conftest.py, not the files with most tests first.
-PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+# Three at a time, a file each: of two, one often waits, for processes that end, exchanges or time limits, and leaves a
+# core idle. In the order of tests/conftest.py, not the files with most tests first.
+PYTEST := $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 # What make test has time for (CONTRIBUTING.md).
 DAILY := not slow and not left_out
 
-# On the simulated accelerator (tests/simulator): with that in the path, it is a device of PyTorch's. Each of the two
+# On the simulated accelerator (tests/simulator): with that in the path, it is a device of PyTorch's. Each of the three
 # processes has a pool of trainers.
-ON_SIMULATED := PYTHONPATH=tests/simulator $(BIN)/python -m pytest -n 2 --dist load
+ON_SIMULATED := PYTHONPATH=tests/simulator $(BIN)/python -m pytest -n 3 --dist load
 
 .PHONY: demo simulated checked test test-all test-numbers shuffled lowest newest mutants check format docs wheel bench clean
 .DELETE_ON_ERROR:

@@ -7,6 +7,7 @@ import pytest
 import torch
 from support.graphs import lay_out, random_graph
 from support.messages import line_with
+from support.runs import InPool
 from support.steps import CPU
 
 from gsplit.config.train import TrainConfig
@@ -72,8 +73,8 @@ def test_slots_are_pinned_also_when_they_have_grown(device):
 
 
 @pytest.mark.parametrize("world", [pytest.param(1, marks=SLOW), 2])
-def test_samplers_and_prefetching_change_nothing(kind, tmp_path, monkeypatch, world):
-    """On one GPU sums of float64 differ in their order only."""
+def test_samplers_and_prefetching_change_nothing(kind, accelerator_pool, tmp_path, monkeypatch, world):
+    """From what the pool's trainers learn alone. On one GPU sums of float64 differ in their order only."""
     monkeypatch.setenv("GSPLIT_SHARE_GPU", "1")
     layout = lay_out(random_graph(300, 10, seed=3), tmp_path, parts=world)
     losses = []
@@ -90,7 +91,10 @@ def test_samplers_and_prefetching_change_nothing(kind, tmp_path, monkeypatch, wo
             samplers=samplers,
             prefetch=prefetch,
         )
-        losses.append(train(layout.path, config)["loss"])
+        with monkeypatch.context() as patch:
+            if not samplers:
+                patch.setattr("gsplit.launch.start.start", InPool(accelerator_pool))
+            losses.append(train(layout.path, config)["loss"])
     assert losses[0] == pytest.approx(losses[1], rel=1e-9)
 
 
@@ -143,11 +147,14 @@ ASKED = {"what": "embeddings"}, {"what": "logits", "fan_out": (3, 2), "batch_siz
 @pytest.mark.parametrize(
     ("world", "asked"), [(1, ASKED[:1]), pytest.param(1, ASKED[1:], marks=SLOW), pytest.param(3, ASKED, marks=SLOW)]
 )
-def test_predictions_equal_the_cpu_s(kind, tmp_path, monkeypatch, world, asked):
+def test_predictions_equal_the_cpu_s(kind, accelerator_pool, tmp_path, monkeypatch, world, asked):
     monkeypatch.setenv("GSPLIT_SHARE_GPU", "1")
     layout = lay_out(random_graph(300, 10, seed=3), tmp_path, parts=world)
     run = tmp_path / "run"
-    train(layout.path, TrainConfig(out=run, device="cpu", fan_out=(5, 4), hidden=8, epochs=1, dtype="float64"))
+    with monkeypatch.context() as patch:
+        patch.setattr("gsplit.launch.start.start", InPool(accelerator_pool))
+        config = TrainConfig(out=run, device=kind, fan_out=(5, 4), hidden=8, epochs=1, samplers=0, dtype="float64")
+        train(layout.path, config)
     for options in asked:
         values = [predict(run, layout.path, device=device, **options) for device in ("cpu", kind)]
         np.testing.assert_allclose(*values, rtol=0, atol=1e-10)

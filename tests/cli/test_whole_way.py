@@ -22,13 +22,13 @@ def test_cora_with_4_trainers(real_data, tmp_path):
     assert "2,708 vertices, 10,556 directed edges" in printed
     assert "local edges 0.9" in run("gsplit.partition {0} --parts 4 --out {1}", graph, layout)
     assert "verified" in run("gsplit.data info {0} --verify --store-dir {1}", layout, graph)
-    flags = "--fan-out 10,10 --batch-size 140 --hidden 64 --lr 0.01 --epochs 60 --weight-decay 5e-4"
+    flags = "--fan-out 10,10 --batch-size 140 --hidden 64 --lr 0.01 --epochs 30 --weight-decay 5e-4"
     flags += " --input-dropout 0.5 --normalize-features --device cpu --save-predictions classes"
     printed = run(f"gsplit.train {{0}} --out {{1}} {flags}", layout, out)
     assert printed.startswith("Epoch 01 | loss 1.9")
     summary = json.loads((out / "summary.json").read_text())
     assert summary["trainers"] == 4
-    # Within two points of 0.80 on average (docs/results/accuracy.md); this seed reached 0.815.
+    # Within two points of 0.80 on average (docs/results/accuracy.md); this seed reached 0.798.
     assert summary["test_accuracy"] >= 0.78
     with np.load(real_data / "cora.npz") as arrays:
         labels, test = arrays["y"], arrays["test_idx"]

@@ -92,9 +92,10 @@ def test_a_run_that_is_stopped_in_a_loop_goes_on(pool, layout, tmp_path):
     assert all_equal(gone_on["after"], whole["after"])
 
 
-def test_a_run_by_a_loop_is_not_gone_on_with_without_it(layout, tmp_path):
+def test_a_run_by_a_loop_is_not_gone_on_with_without_it(layout, tmp_path, in_pool):
     config = config_for(layout.path, tmp_path / "run", epochs=1)
-    gsplit.train(config=config, loop=plain)
+    with in_pool():
+        gsplit.train(config=config, loop=plain)
     with pytest.raises(InputError, match=line_with("loop, plain, Python")):
         gsplit.train(config=gsplit.TrainConfig.resuming(tmp_path / "run", epochs=2))
 

@@ -1,6 +1,7 @@
 """Four trainers that live as long as the test session; worlds of 2 and 3 are subgroups of them.
 
-Starting a process costs seconds, so a test sends a function to the pool instead:
+Starting a process costs seconds, most of them for imports, so one imports and the others are forked from it before
+anything runs. A test sends a function to the pool instead:
 ``pool.run(3, function, *arguments)`` calls ``function(member, *arguments)`` in three of them and returns the three
 results. Functions must be importable by name (module level).
 """
@@ -8,8 +9,10 @@ results. Functions must be importable by name (module level).
 from __future__ import annotations
 
 import faulthandler
+import importlib
 import multiprocessing
 import multiprocessing.connection
+import os
 import time
 import traceback
 from dataclasses import replace
@@ -18,12 +21,15 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from gsplit.data.importers.dgl import import_dgl
 from gsplit.engine.rows.shared import Shared
+from gsplit.host import die_with_parent
 from gsplit.parallel import rendezvous
 from gsplit.parallel.join import joined
 from gsplit.processes import start
 from support.disk import wait_for_no_disk
 from support.garbage import collect_seldom
+from support.libraries import HAS_DGL
 
 SIZE = 4
 PATIENCE_S = 120.0
@@ -41,7 +47,9 @@ class Pool:
         self._pipes = [multiprocessing.Pipe() for _ in range(SIZE)]
         self._shared = Shared.create(SIZE)
         port = self._rendezvous.__enter__()
-        self._children = start(_serve, SIZE, [theirs for _, theirs in self._pipes], port, self._shared, kind)
+        # What drives a device is of no use in a process that is forked.
+        serve, processes = (_fork, 1) if kind == "cpu" else (_serve, SIZE)
+        self._children = start(serve, processes, [theirs for _, theirs in self._pipes], port, self._shared, kind)
 
     def run(self, world: int, function, *arguments) -> list:
         waiting = {ours: rank for rank, (ours, _) in enumerate(self._pipes[:world])}
@@ -75,6 +83,23 @@ class Pool:
         self._pipes = []
         self._shared.close()
         self._rendezvous.__exit__(None, None, None)
+
+
+def _fork(rank, pipes, port, shared, kind) -> None:
+    """Trainer 0; the others go with it."""
+    importlib.import_module("torch_geometric.nn")  # as dgl, what some tests want in a trainer
+    if HAS_DGL:
+        import_dgl()
+    parent = os.getpid()
+    for other in range(1, SIZE):
+        if os.fork() == 0:
+            die_with_parent(parent)
+            rank = other
+            break
+    for other, pipe in enumerate(pipes):
+        if other != rank:
+            pipe.close()  # or nobody would see a trainer's end
+    _serve(rank, pipes, port, shared, kind)
 
 
 def _serve(rank, pipes, port, shared, kind) -> None:

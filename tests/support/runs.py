@@ -20,6 +20,7 @@ from gsplit.supply.pipes import TrainerEnd
 from gsplit.supply.ring import Handle, Ring
 from gsplit.supply.tickets import Position, tickets
 from gsplit.train import loop
+from gsplit.train.own_loop import NOTHING, train_by
 from gsplit.train.summary import finish
 from gsplit.train.trainer import Trainer
 from support import pool as pool_module
@@ -65,12 +66,14 @@ def stopped_and_gone_on(member, config, after):
     return train_in_trainer(member, replace(again, out=config.out), resume=True)
 
 
-def observed_in_trainer(member, run, backwards=False):
+def observed_in_trainer(member, run, backwards=False, handed=NOTHING):
     """Summary, and the number of our threads that training began; tqdm has one of its own."""
     before = set(threading.enumerate())
     end, *_others = sampled_backwards(run) if backwards else (None,)
     trainer = loop.ready(member, run, pool_module.SHARED, end)
-    loop.train(trainer)
+    trainer.loop_name = handed.loop_name
+    trainer.begin_callbacks(handed.callbacks)
+    loop.train(trainer) if handed.loop is None else train_by(trainer, handed.loop)
     begun = [thread for thread in set(threading.enumerate()) - before if thread.name.startswith("gsplit")]
     return {"summary": finish(trainer), "begun": len(begun)}
 
@@ -112,12 +115,12 @@ class InPool:
         self._pool = pool
 
     def __call__(self, trainer, world, run, port, shared, own):
-        self._run = run
+        self._run, self._handed = run, trainer.keywords["handed"]
         return self
 
     def join(self, supply):
         backwards = self._run.trainers == 1 and self._run.samplers > 0
-        self.results = self._pool.run(self._run.trainers, observed_in_trainer, self._run, backwards)
+        self.results = self._pool.run(self._run.trainers, observed_in_trainer, self._run, backwards, self._handed)
         return [result["summary"] for result in self.results]
 
     def end(self):
