@@ -5,7 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 
+import torch
+
 import gsplit._core as _core
+from gsplit.kernels import Edges
 from gsplit.kernels.compiled import Compiled
 from gsplit.kernels.core import Core
 from gsplit.kernels.library import Library
@@ -35,3 +38,14 @@ def kernels_named(name):
     else:
         with instructions(name) as core:
             yield core
+
+
+def random_edges(rows=23, sources=40, most=9, seed=0):
+    """Rows with 0 .. most edges, of which the first and the last have none."""
+    generator = torch.Generator().manual_seed(seed)
+    degrees = torch.randint(0, most + 1, (rows,), generator=generator)
+    degrees[0] = degrees[-1] = 0
+    indptr = torch.zeros(rows + 1, dtype=torch.int32)
+    indptr[1:] = degrees.cumsum(0)
+    indices = torch.randint(0, sources, (int(indptr[-1]),), generator=generator, dtype=torch.int32)
+    return Edges(indptr=indptr, indices=indices)

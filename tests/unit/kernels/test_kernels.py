@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from support.kernels import random_edges
 
 import gsplit._core as _core
 from gsplit.kernels import Edges, Sums, kernels_for
@@ -12,17 +13,6 @@ from gsplit.kernels.library import Library
 
 WIDTHS = (1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 47, 100, 128, 129, 255, 257, 600)
 TOLERANCE = {torch.float32: {"rtol": 2e-5, "atol": 2e-5}, torch.float64: {"rtol": 1e-12, "atol": 1e-12}}
-
-
-def random_edges(rows=23, sources=40, most=9, seed=0):
-    """Rows with 0 .. most edges, of which the first and the last have none."""
-    generator = torch.Generator().manual_seed(seed)
-    degrees = torch.randint(0, most + 1, (rows,), generator=generator)
-    degrees[0] = degrees[-1] = 0
-    indptr = torch.zeros(rows + 1, dtype=torch.int32)
-    indptr[1:] = degrees.cumsum(0)
-    indices = torch.randint(0, sources, (int(indptr[-1]),), generator=generator, dtype=torch.int32)
-    return Edges(indptr=indptr, indices=indices)
 
 
 def pieces(edges):

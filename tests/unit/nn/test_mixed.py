@@ -1,0 +1,159 @@
+"""Products of rows in bfloat16, by tiles where the machine has them and by widened rows, held against float64."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import gsplit._core as _core
+from gsplit.kernels import StoredRows, product_dtype
+from gsplit.nn.rowwise.dense import both_linear, linear, linear_sum, mapped
+from gsplit.nn.rowwise.mixed import Term, gradient, multiplied
+
+HALF, FLOAT = torch.bfloat16, torch.float32
+ROUNDED = 2**-8 * 1.01
+"""Relative error of a number that was rounded to bfloat16, and a little for the order of a sum."""
+
+
+@pytest.fixture(params=["tiles", "widened"])
+def way(request, monkeypatch):
+    """How products are taken."""
+    if request.param == "widened":
+        monkeypatch.setattr(_core, "has_tiles", lambda: False)
+    elif not _core.has_tiles():
+        pytest.skip("this machine has no products in bfloat16")
+    return request.param
+
+
+def exact(x, weight, way):
+    """The product in float64 of what is multiplied: rounded values by tiles, weights as they are by widened rows."""
+    weight = weight.to(HALF) if way == "tiles" else weight
+    return x.to(HALF).double() @ weight.double().t()
+
+
+@pytest.mark.parametrize("n", [0, 1, 31, 32, 33, 100])
+@pytest.mark.parametrize(("width", "outputs"), [(1, 1), (5, 17), (32, 16), (33, 47), (100, 128), (128, 40)])
+@pytest.mark.parametrize("kind", [HALF, FLOAT])
+def test_products(way, n, width, outputs, kind):
+    x, weight, bias = torch.randn(n, width).to(kind), torch.randn(outputs, width), torch.randn(outputs)
+    wanted = exact(x, weight, way) + bias
+    for out_dtype, bound in ((HALF, ROUNDED), (FLOAT, 1e-5)):
+        out = multiplied([Term(x.to(HALF) if way == "widened" else x, weight)], bias, HALF, out_dtype)
+        assert out.dtype == out_dtype
+        torch.testing.assert_close(out.double(), wanted, rtol=bound, atol=1e-5 * width**0.5)
+    turned = multiplied([Term(x.to(HALF), weight.t().contiguous(), turned=True)], bias, HALF, FLOAT)
+    torch.testing.assert_close(turned.double(), wanted, rtol=1e-5, atol=1e-5 * width**0.5)
+
+
+def test_two_products_of_which_one_has_fewer_rows(way):
+    one, other = torch.randn(70, 100).to(HALF), torch.randn(41, 33).to(HALF)
+    weights = torch.randn(47, 100), torch.randn(47, 33)
+    wanted = exact(one, weights[0], way)
+    wanted[:41] += exact(other, weights[1], way)
+    out = multiplied([Term(one, weights[0]), Term(other, weights[1])], None, HALF, FLOAT)
+    torch.testing.assert_close(out.double(), wanted, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("n", [1, 32, 33, 600, 5000])
+@pytest.mark.parametrize(("width", "outputs"), [(1, 1), (16, 17), (33, 47), (100, 128)])
+def test_gradients_of_weights_and_biases(way, n, width, outputs):
+    x, grad = torch.randn(n + 7, width).to(HALF), torch.randn(n, outputs).to(HALF)
+    of_weight, of_bias = gradient(grad, x, HALF, bias=True)
+    assert of_weight.dtype == of_bias.dtype == FLOAT
+    torch.testing.assert_close(of_weight.double(), grad.double().t() @ x[:n].double(), rtol=1e-5, atol=1e-5 * n**0.5)
+    torch.testing.assert_close(of_bias.double(), grad.double().sum(dim=0), rtol=1e-5, atol=1e-5 * n**0.5)
+    assert gradient(grad, x, HALF)[1] is None
+    del way
+
+
+def test_rows_where_they_lie(way):
+    """Rows of a table in float32 give what their copy in bfloat16 gives."""
+    table = np.random.default_rng(0).standard_normal((90, 40), np.float32)
+    stored = StoredRows(table=table, ids=np.random.default_rng(1).integers(0, 90, 61))
+    copy = torch.from_numpy(table[stored.ids])
+    first, every = nn.Linear(40, 16), nn.Linear(40, 16, bias=False)
+    with torch.autocast("cpu", HALF):
+        found = [both_linear(x, 30, first, every) for x in (stored, copy)]
+    for one, other in zip(*found, strict=True):
+        assert one.dtype == HALF
+        torch.testing.assert_close(one, other, rtol=2 * ROUNDED, atol=1e-2 if way == "widened" else 0)
+
+
+@pytest.mark.skipif(not _core.has_tiles(), reason="this machine has no products in bfloat16")
+def test_rows_have_the_same_bits_with_any_number_of_threads():
+    x, weight, out = torch.randn(3000, 100).to(HALF), torch.randn(128, 100), torch.empty(3, 3000, 128)
+    for threads in (1, 2, 3):
+        _core.multiply_mixed([(x, None, weight, False)], None, out[threads - 1], threads)
+    assert torch.equal(out[0], out[1])
+    assert torch.equal(out[0], out[2])
+
+
+@pytest.mark.skipif(not _core.has_tiles(), reason="this machine has no products in bfloat16")
+@pytest.mark.parametrize(
+    ("terms", "bias", "says"),
+    [
+        ([(torch.ones(4, 8), np.array([0, 1, 2, 9]), torch.ones(3, 8), False)], None, "row 9 is outside 0 .. 3"),
+        ([(torch.ones(4, 8), None, torch.ones(3, 8), True)], None, "a weight does not have the shape"),
+        ([(torch.ones(3, 8), None, torch.ones(3, 8), False)], None, "more rows than the first product"),
+        ([(torch.ones(4, 8), None, torch.ones(3, 8), False)], torch.ones(4), "a bias for each output"),
+        ([], None, "one or two products"),
+    ],
+)
+def test_products_that_do_not_fit_are_refused(terms, bias, says):
+    with pytest.raises(ValueError, match=says):
+        _core.multiply_mixed(terms, bias, torch.empty(4, 3))
+
+
+@pytest.mark.skipif(not _core.has_tiles(), reason="this machine has no products in bfloat16")
+@pytest.mark.parametrize(
+    ("rows", "shape", "sums", "says"),
+    [
+        (3, (8, 8), 8, "more gradients than rows"),
+        (4, (8, 7), 8, "not shaped as the weight"),
+        (4, (8, 8), 7, "a sum for each output"),
+    ],
+)
+def test_gradients_that_do_not_fit_are_refused(rows, shape, sums, says):
+    x = torch.ones(4, 8)
+    with pytest.raises(ValueError, match=says):
+        _core.mixed_gradient(x, x[:rows], None, torch.empty(shape), torch.empty(sums))
+
+
+def close(ours, theirs):
+    """As close as roundings of values and of what is multiplied by them allow, in the norm."""
+    assert (ours.double() - theirs.double()).norm() <= 1e-2 * theirs.double().norm()
+
+
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("bias", [True, False])
+def test_maps_under_autocast_have_the_gradients_of_float32(bias):
+    own, means = (torch.randn(60, 40, requires_grad=True) for _ in range(2))
+    lin_self, lin_neigh = nn.Linear(40, 33, bias=bias), nn.Linear(40, 33, bias=False)
+    inputs = [own, means, *lin_self.parameters(), *lin_neigh.parameters()]
+    theirs = lin_self(own) + lin_neigh(means)
+    weights = torch.randn_like(theirs)
+    wanted = torch.autograd.grad(theirs, inputs, weights)
+    with torch.autocast("cpu", HALF):
+        ours = linear_sum(own, means, lin_self, lin_neigh)
+        apart = linear(own, lin_self) + mapped(means, lin_neigh)
+    for out in (ours, apart):
+        assert out.dtype == HALF
+        close(out, theirs)
+        found = torch.autograd.grad(out, inputs, weights.to(HALF))
+        for x, one, other in zip(inputs, found, wanted, strict=True):
+            assert one.dtype == x.dtype == FLOAT
+            close(one, other)
+
+
+def test_the_type_of_products():
+    x = torch.ones(2, 3)
+    assert product_dtype(x) == FLOAT
+    with torch.autocast("cpu", HALF):
+        assert product_dtype(x) == HALF
+        assert product_dtype(x.double()) == torch.float64
+        assert product_dtype(x.to("meta")) == FLOAT
+        assert product_dtype(x.long()) == torch.int64
+        assert F.linear(x, x).dtype == product_dtype(x)
