@@ -158,7 +158,9 @@ def mapped(x: Tensor, by: nn.Module) -> Tensor:
         x: [n, D].
         by: any module that takes rows.
     """
-    return linear(x, by) if is_plain(by) and is_mixed(product_dtype(x), by.weight) else by(x)
+    mixed = isinstance(by, nn.Linear) and is_plain(by) and is_mixed(product_dtype(x), by.weight)
+    out: Tensor = linear(x, by) if mixed else by(x)
+    return out
 
 
 class _Linear(torch.autograd.Function):
