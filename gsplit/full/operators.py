@@ -26,7 +26,7 @@ from gsplit.full.levels import Levels
 from gsplit.full.moves import Moves
 from gsplit.full.plans import COLUMNS, FEATURES, ROWS
 from gsplit.full.shards import Shard
-from gsplit.kernels import Edges, Sums, TwoWayEdges, kernels_for
+from gsplit.kernels import Edges, Sums, TwoWayEdges, computed_in, kernels_for
 from gsplit.nn.neighbourhood import Factors, times
 from gsplit.parallel import Grid
 
@@ -175,7 +175,7 @@ def product(
     out = panels[0].new_empty((edges.num_rows, sum(panel.shape[1] for panel in panels)))
     start = None if own is None or by.own is None else own[: len(by.own)]
     if out.shape[1]:
-        of_edges = None if weight is None else weight.to(out.dtype).unsqueeze(1)
+        of_edges = None if weight is None else weight.to(computed_in(out.dtype)).unsqueeze(1)
         first = 0
         with record_function("product"):
             for panel in panels:

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from gsplit.data import Layout
+from gsplit.device.precision import Precision
 from gsplit.engine.inputs import SplitLoader
 from gsplit.engine.objective import mini_batch_loss, objective_of
 from gsplit.features import EdgeLoader, FeatureLoader, HostRows
@@ -37,7 +38,7 @@ class Step:
     ``grid``: of the trainers whose micro-batches the targets are cut into; by default one, split over all. A member
     that is alone may take any place on it where micro-batches are not split. ``sums``: trainers send sums of rows
     where these are fewer. ``rule``: samples in the place of ``fan_outs``, which number the layers alone then;
-    ``global_others`` start beside the targets.
+    ``global_others`` start beside the targets. ``precision``: of a mixed one, in the place of ``dtype``.
     """
 
     def __init__(
@@ -54,7 +55,10 @@ class Step:
         rule=None,
         global_others=None,
         estimate="ratio",
+        precision=None,
     ):
+        self._precision = precision or Precision(dtype=dtype)
+        dtype = self._precision.dtype
         grid = grid or trainer_grid(member.world)
         micro = grid.coordinate(member.rank, DATA)
         targets = np.argsort(layout.permutation)[global_targets]
@@ -77,14 +81,16 @@ class Step:
         self.counters = ExchangeCounters()
         group = member.along(SPLIT) if member.world > 1 else None
         self.comm = BatchComm(group, self.counters, CPU, everyone=member.group, checker=member.checker)
-        self.loader = FeatureLoader(HostRows(graph.features), device=CPU, dtype=dtype, normalize=False, threads=1)
+        self.loader = FeatureLoader(
+            HostRows(graph.features), device=CPU, dtype=self._precision.rows, normalize=False, threads=1
+        )
         inputs = SplitLoader(layout, CPU, self.loader, edges)
         self.blocks, self.x = inputs.inputs(self.segment, self.comm)
         self.labels, self.target_weights = inputs.labels(self.segment), inputs.target_weights(self.segment)
 
     def gradients(self):
         """Loss and gradients by name, summed over the trainers."""
-        logits = self.model(self.blocks, self.x)
+        logits = self._precision.called(CPU, self.model, self.blocks, self.x)
         objective = objective_of(self.layout.graph.task, self.layout.graph.num_classes)
         about = (self.labels, self.segment.num_targets, self.target_weights)
         loss = self.comm.tie(mini_batch_loss(objective, logits, *about))
