@@ -151,7 +151,7 @@ class LayeredModel(nn.Module):
         if layer == 1 and not (isinstance(x, StoredRows) and self.reads_stored_rows):
             x = self.input_dropout(copied(x))
             if self.projection is not None:
-                x = activated(mapped(x, self.projection), self.activation, self.dropout)
+                x = activated(mapped(copied(x), self.projection), self.activation, self.dropout)
         out, late = self._convolved(layer, block, x)
         skip = mapped(copied(x)[: block.num_destinations], self.skips[layer - 1]) if len(self.skips) else None
         last = layer == self.num_layers
