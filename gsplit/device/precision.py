@@ -48,7 +48,9 @@ class Precision:
 
     def calling(self, device: torch.device) -> AbstractContextManager[Any]:
         """Let a model that is called in the block compute in this precision."""
-        return nullcontext() if self.autocast is None else torch.autocast(device.type, dtype=self.autocast)
+        if self.autocast is None or device.type == "meta":  # which has no autocast: rows have their type there
+            return nullcontext()
+        return torch.autocast(device.type, dtype=self.autocast)
 
     def called(self, device: torch.device, function: Callable[..., Tensor], *arguments: Any) -> Tensor:
         """What a model, or a part of one, gives in this precision; out of autocast in the type of the parameters."""

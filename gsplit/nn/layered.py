@@ -149,9 +149,10 @@ class LayeredModel(nn.Module):
     def forward_layer(self, layer: int, block: Neighbourhood, x: Tensor | StoredRows) -> Tensor:
         """Vectors of level ``layer`` for those of the level below; exact evaluation computes layer by layer."""
         if layer == 1 and not (isinstance(x, StoredRows) and self.reads_stored_rows):
-            x = self.input_dropout(copied(x))
+            rows = self.input_dropout(copied(x))
             if self.projection is not None:
-                x = activated(mapped(copied(x), self.projection), self.activation, self.dropout)
+                rows = activated(mapped(rows, self.projection), self.activation, self.dropout)
+            x = rows
         out, late = self._convolved(layer, block, x)
         skip = mapped(copied(x)[: block.num_destinations], self.skips[layer - 1]) if len(self.skips) else None
         last = layer == self.num_layers

@@ -6,7 +6,7 @@ accelerators use. Nobody is asked for the rows of other trainers; theirs have th
 
 A small step is made with zeros on the CPU, in less time than it takes to import what ``meta`` needs. A large one is
 made on the device ``meta``, where shapes are all there is, in the time of a small one. A model that looks at values
-(``item()``, a library's own kernels) cannot run there, nor can mixed precision, and is computed on the CPU, until an
+(``item()``, a library's own kernels), or wants autocast, cannot run there, and is computed on the CPU, until an
 operation has taken too much memory or time.
 """
 
@@ -88,8 +88,8 @@ def step_bytes(run: Run, layout: Layout, spec: SamplerSpec, num_batches: int) ->
 def _devices(run: Run, segment: Segment) -> tuple[str, ...]:
     """Return where to try a step, in this order."""
     work = sum(segment.level_sizes) * sum(p.numel() for p in run.new_model().parameters())
-    mixed = run.precision.autocast is not None  # which ``meta`` has not
-    return ("cpu",) if work <= SMALL or mixed else ("meta", "cpu")
+    known = run.precision.autocast in (None, run.precision.rows)  # by the rows: ``meta`` has no autocast
+    return ("meta", "cpu") if work > SMALL and known else ("cpu",)
 
 
 def largest_split(run: Run, layout: Layout, spec: SamplerSpec, num_batches: int) -> tuple[Segment, int]:

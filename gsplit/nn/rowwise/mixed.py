@@ -7,6 +7,7 @@ widened; on accelerators by PyTorch, with weights that are rounded first, as und
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 import torch
@@ -15,7 +16,7 @@ from torch import Tensor
 
 import gsplit._core as _core
 from gsplit.kernels import StoredRows, copied, in_core
-from gsplit.kernels.sums import SHORT
+from gsplit.kernels.sums import SHORT, core_rests
 
 
 class Term(NamedTuple):
@@ -53,8 +54,8 @@ def multiplied(
         begins = None if bias is None else bias.detach().contiguous()
         _core.multiply_mixed(given, begins, out, threads=torch.get_num_threads())
         return out
-    with torch.autocast(first.x.device.type, enabled=False):
-        wide = torch.float32 if first.x.device.type == "cpu" else dtype
+    wide = _widened(first.x, dtype)
+    with _without_autocast(first.x.device):
         total = _product(first, wide, bias)
         for term in terms[1:]:
             total[: len(term.x)] += _product(term, wide, None)
@@ -78,9 +79,18 @@ def gradient(
         _core.mixed_gradient(_rows(gradients), *_table(x), out, sums, threads=torch.get_num_threads())
         return out, sums
     rows = copied(x)[: len(gradients)]
-    wide = torch.float32 if rows.device.type == "cpu" else dtype
+    wide = _widened(rows, dtype)
     product = (gradients.to(wide).t() @ rows.to(wide)).float()
     return product, gradients.sum(dim=0, dtype=torch.float32) if bias else None
+
+
+def _widened(x: Tensor | StoredRows, dtype: torch.dtype) -> torch.dtype:
+    """The type that PyTorch multiplies in: few CPUs have fast products of short types."""
+    return torch.float32 if x.device.type == "cpu" and not core_rests[0] else dtype
+
+
+def _without_autocast(device: torch.device) -> AbstractContextManager[Any]:
+    return nullcontext() if device.type == "meta" else torch.autocast(device.type, enabled=False)
 
 
 def _product(term: Term, dtype: torch.dtype, bias: Tensor | None) -> Tensor:

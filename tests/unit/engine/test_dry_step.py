@@ -58,6 +58,8 @@ def split_of(run):
         {"model": "gcn", "clip_grad_norm": 1.0, "accumulate": 2},
         {"class_weights": "balanced", "optimizer": "sgd", "momentum": 0.9},
         {"sampling": "ladies", "layer_sizes": (50, 50), "fan_out": TrainConfig.fan_out},
+        {"precision": "bf16-mixed", "norm": "batch"},
+        {"precision": "bf16-mixed", "model": "gat"},
     ],
 )
 def test_without_values_the_same_is_counted(run, flags):
