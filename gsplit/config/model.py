@@ -14,7 +14,7 @@ from gsplit.errors import InputError
 MODELS = ("sage", "gat", "gcn")
 Norm = Literal["none", "layer", "rms", "batch"]
 Normalization = Literal["both", "mean"]
-PrecisionName = Literal["32", "bf16-mixed", "16-mixed", "64", "32-true", "64-true"]
+PrecisionName = Literal["32", "bf16-mixed", "16-mixed", "64", "auto", "32-true", "64-true"]
 Dtype = Literal["float32", "float64"]
 SAME = {"32-true": "32", "64-true": "64", "float32": "32", "float64": "64"}
 """Other names of precisions: Lightning's, and those of --dtype."""
@@ -67,7 +67,8 @@ class ModelConfig(Checked):
     """32, the default, or 64: the bits of the floating numbers that the model computes in. bf16-mixed: parameters,
     their gradients and sums, losses and the optimizer stay float32; products, hidden rows and feature rows are
     bfloat16, by PyTorch's autocast. 16-mixed: float16 in its place, and a loss scale that all trainers agree on.
-    Lightning's 32-true and 64-true are 32 and 64."""
+    auto: bf16-mixed where its products are faster on this device, which is measured, else 32. Lightning's 32-true
+    and 64-true are 32 and 64."""
     dtype: Dtype | None = None
     """The earlier name of --precision: float32 is 32, float64 is 64."""
 

@@ -21,6 +21,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+DEFAULT, BFLOAT16 = "32", "bf16-mixed"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Precision:
@@ -34,7 +36,7 @@ class Precision:
     @classmethod
     def named(cls, name: str | None) -> Precision:
         """The precision of a name of ``--precision``; of None ``32``, of runs of earlier releases, too."""
-        return PRECISIONS[name or "32"]
+        return PRECISIONS[name or DEFAULT]
 
     @property
     def rows(self) -> torch.dtype:
@@ -60,9 +62,9 @@ class Precision:
 
 
 PRECISIONS = {
-    "32": Precision(dtype=torch.float32),
+    DEFAULT: Precision(dtype=torch.float32),
     "64": Precision(dtype=torch.float64),
-    "bf16-mixed": Precision(dtype=torch.float32, autocast=torch.bfloat16),
+    BFLOAT16: Precision(dtype=torch.float32, autocast=torch.bfloat16),
     "16-mixed": Precision(dtype=torch.float32, autocast=torch.float16),
 }
 """Precisions by the names that a configuration holds."""

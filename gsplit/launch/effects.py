@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator
 
+import gsplit._core as _core
 from gsplit.config.rules import COST, Useless, marked, useless
 from gsplit.config.train import TrainConfig
 from gsplit.device import accelerator
@@ -58,8 +59,15 @@ def warn(run: Run) -> None:
 
 def _not_faster(run: Run) -> Iterator[str]:
     """Half precision where it spares no time."""
-    if run.precision.scales_loss and run.config.device == accelerator.HOST:
+    if run.precision.autocast is None or run.config.device != accelerator.HOST:
+        return
+    if run.precision.scales_loss:
         yield "--precision 16-mixed is for GPUs: on the CPU it is no faster than 32; bf16-mixed may be"
+    elif not _core.has_tiles():
+        yield (
+            "--precision bf16-mixed spares memory and bytes here, but no time in products: this CPU has none in "
+            "bfloat16 (AMX), so rows are widened for them; 32 is faster where products are most of a step"
+        )
 
 
 def _never_warm(asked: TrainConfig) -> Iterator[str]:

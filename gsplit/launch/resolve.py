@@ -21,7 +21,7 @@ from gsplit.config.train import TrainConfig
 from gsplit.data import Layout, open_layout
 from gsplit.device import accelerator
 from gsplit.device.choice import choose_device, threads_of, trainers_of
-from gsplit.device.precision import Precision
+from gsplit.device.precision import DEFAULT, Precision
 from gsplit.engine.dry.room_for_step import check_step
 from gsplit.engine.dry.step_bytes import StepBytes
 from gsplit.engine.engines import Engine, resolved_by_engine
@@ -29,6 +29,7 @@ from gsplit.engine.evaluation import validated
 from gsplit.engine.evaluation.company import check_company
 from gsplit.engine.evaluation.evaluation_memory import check_evaluation
 from gsplit.engine.facts import facts_of
+from gsplit.engine.fastest_precision import fastest_precision
 from gsplit.engine.metrics import RANKED, check_installed, is_defined
 from gsplit.engine.objective import objective_for
 from gsplit.engine.objectives.own_loss import LossFunction, own_loss
@@ -86,9 +87,9 @@ def resolve(
         layout=layout.path,
         out=out,
         threads=threads_of(config.threads, trainers),
-        precision=config.precision or "32",
+        precision=_precision(config, device),
     )
-    own = own_loss(config.loss, loss, layout.graph, Precision.named(config.precision).dtype)
+    own = own_loss(config.loss, loss, layout.graph, Precision.named(asked.precision).dtype)
     objective_for(config, layout.graph, own=own)
     if own is not None and own.returns == "a sum" and RULES[config.sampling].draws_targets:
         raise InputError(
@@ -133,6 +134,11 @@ def resolve(
         run = replace(run, step=dry_run_of(engine, run))
         check_step(run, layout)
     return run
+
+
+def _precision(config: TrainConfig, device: str) -> str:
+    """The name of a run's precision: what was asked for, the default, or by ``auto`` the fastest on its device."""
+    return fastest_precision(torch.device(device)) if config.precision == "auto" else config.precision or DEFAULT
 
 
 def _with_rows(config: Placed, layout: Layout, described: Described) -> Placed:
