@@ -16,14 +16,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
-import tyro
-
 from experiments.ablation.config import AblationConfig
 from experiments.compare.config import CompareConfig
 from experiments.compare.report import settings_of
 from experiments.shared.results import write_json
 from gsplit import cli
 from gsplit.config.fields import Checked, flag_of
+from gsplit.config.flags import Positional
 from gsplit.errors import InputError
 from gsplit.files import read_json
 
@@ -41,7 +40,7 @@ KINDS: dict[str, tuple[type[Checked], tuple[str, ...]]] = {
 class RecordConfig(Checked):
     """A record of docs/results/data out of what comparisons wrote."""
 
-    comparisons: Annotated[tuple[Path, ...], tyro.conf.Positional]
+    comparisons: Annotated[tuple[Path, ...], Positional]
     """Files comparison.json, or files ablation.json."""
     out: Path
     """The record to write; one that is there is replaced."""

@@ -7,21 +7,18 @@ that the rules, its default the default, and the docstring under it what it is.
 
 from __future__ import annotations
 
-import ast
 import inspect
 import math
 import re
-import textwrap
 import types
 from collections.abc import Callable, Iterator
-from dataclasses import MISSING, Field, dataclass, fields
+from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
-
-import tyro
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from gsplit.config.features import FeaturesConfig
 from gsplit.config.fields import Range, flag_of, metadata_of
+from gsplit.config.flags import Flag, flags_of, shown
 from gsplit.config.model import ModelConfig
 from gsplit.config.optimisation import ObjectiveConfig, OptimisationConfig
 from gsplit.config.parallel import ParallelConfig
@@ -89,32 +86,6 @@ FACTS = {
 NAMES = {int: "whole number", float: "number", str: "text", Path: "path", bool: "switch"}
 
 
-@dataclass(frozen=True)
-class Flag:
-    """One flag as the page shows it."""
-
-    name: str
-    kind: str
-    default: str
-    what: str
-    rules: tuple[str, ...] = ()
-    positional: bool = False
-    aliases: tuple[str, ...] = ()
-
-    def lines(self) -> Iterator[str]:
-        """Its paragraphs in Markdown."""
-        yield f"#### `{self.name.upper() if self.positional else flag_of(self.name)}`"
-        yield ""
-        also = f"; also {', '.join(f'`{alias}`' for alias in self.aliases)}" if self.aliases else ""
-        yield f"{self.kind}; {self.default}{also}"
-        yield ""
-        yield self.what
-        yield ""
-        if self.rules:
-            yield from (f"- {rule}" for rule in self.rules)
-            yield ""
-
-
 def render() -> str:
     """The text of the reference: each command, its groups, their flags."""
     lines: list[str] = []
@@ -122,7 +93,7 @@ def render() -> str:
         lines += [f"## {command}", ""]
         if function := FUNCTIONS.get(command):
             lines += [_first(function.__doc__), ""]
-            lines += [line for flag in flags_of_function(function) for line in flag.lines()]
+            lines += [line for flag in shown_flags(function) for line in lines_of(flag)]
         configurations = COMMANDS.get(command, ())
         for configuration in configurations:
             if len(configurations) > 1:
@@ -130,7 +101,7 @@ def render() -> str:
             lines += [_first(configuration.__doc__), ""]
             if configuration in INHERITED:
                 lines += ["It also takes all flags of `gsplit train`.", ""]
-            lines += [line for flag in flags_of(configuration) for line in flag.lines()]
+            lines += [line for flag in shown_flags(configuration) for line in lines_of(flag)]
     return "\n".join(lines)
 
 
@@ -140,66 +111,27 @@ def title(configuration: type) -> str:
     return " ".join(words).capitalize()
 
 
-def flags_of(configuration: type) -> list[Flag]:
-    """The flags of a configuration, without those of the ones that the page shows elsewhere."""
-    shown: set[str] = set()
-    for base in configuration.__mro__[1:]:
-        if base in GROUPS or base in INHERITED.values():
-            shown |= {field.name for field in fields(base)}
-    docs = docstrings(configuration)
-    hints = get_type_hints(configuration, include_extras=True)
-    rules = rules_of(configuration)
-    return [
-        Flag(
-            name=field.name,
-            kind=kind_of(hints[field.name]),
-            default=_default(field),
-            what=docs[field.name],
-            rules=tuple(in_words(rule) for rule in rules[field.name] if _is_shown(rule)),
-            positional=_is_positional(hints[field.name]),
-            aliases=tuple(
-                alias for each in metadata_of(hints[field.name]) for alias in getattr(each, "aliases", None) or ()
-            ),
-        )
-        for field in fields(configuration)
-        if field.name not in shown
-    ]
+def shown_flags(command: Callable[..., object]) -> list[Flag]:
+    """The flags of a configuration or a function, without those that the page shows elsewhere."""
+    bases = command.__mro__[1:] if isinstance(command, type) else ()
+    elsewhere = [base for base in bases if base in GROUPS or base in INHERITED.values()]
+    hidden = {field.name for base in elsewhere for field in fields(base)}
+    return [flag for flag in flags_of(command) if not flag.group and flag.field not in hidden]
 
 
-def flags_of_function(function: Callable[..., object]) -> list[Flag]:
-    """The flags that are arguments of a command's function, but for those that are groups of flags."""
-    hints = get_type_hints(function, include_extras=True)
-    about = inspect.getdoc(function) or ""
-    texts: dict[str, str] = {}
-    for line in about.partition("Args:\n")[2].splitlines():
-        name, colon, text = line.strip().partition(": ")
-        if line.startswith("    ") and not line.startswith("     ") and colon:
-            texts[name] = text
-        elif texts and line.strip():
-            texts[next(reversed(texts.keys()))] += f" {line.strip()}"
-    found = []
-    for name, parameter in inspect.signature(function).parameters.items():
-        if name in texts:
-            needed = parameter.default is inspect.Parameter.empty
-            default = "must be given" if needed else _value(parameter.default)
-            kind = kind_of(hints[name])
-            found.append(Flag(name, kind, default, texts[name], positional=_is_positional(hints[name])))
-    return found
-
-
-def docstrings(configuration: type) -> dict[str, str]:
-    """The docstring under each field, of a class and its bases, in one line each."""
-    found: dict[str, str] = {}
-    for base in reversed(configuration.__mro__):
-        if base.__module__.partition(".")[0] == "gsplit":
-            (tree,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
-            assert isinstance(tree, ast.ClassDef)
-            for field, after in zip(tree.body, tree.body[1:], strict=False):
-                if not isinstance(field, ast.AnnAssign) or not isinstance(field.target, ast.Name):
-                    continue
-                if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
-                    found[field.target.id] = " ".join(str(after.value.value).replace("%%", "%").split())
-    return found
+def lines_of(flag: Flag) -> Iterator[str]:
+    """The paragraphs of a flag in Markdown."""
+    also = f"; also {', '.join(f'`{alias}`' for alias in flag.aliases)}" if flag.aliases else ""
+    default = f"default `{shown(flag.default)}`" if shown(flag.default) else "no default"
+    yield f"#### `{flag.field.upper() if flag.positional else flag_of(flag.field)}`"
+    yield ""
+    yield f"{kind_of(flag.annotation)}; {'must be given' if flag.required else default}{also}"
+    yield ""
+    yield flag.about
+    yield ""
+    rules = rules_of(flag.owner)[flag.field] if isinstance(flag.owner, type) else ()
+    if lines := [f"- {in_words(rule)}" for rule in rules if _is_shown(rule)]:
+        yield from (*lines, "")
 
 
 def kind_of(annotation: Any) -> str:
@@ -247,7 +179,7 @@ def in_words(rule: Any) -> str:
     if isinstance(rule, Only):
         return f"has an effect only {_where(rule)}"
     if isinstance(rule, AsksForNothing):
-        value = "a value that takes all" if callable(rule.value) else f"`{_shown(rule.value)}`"
+        value = "a value that takes all" if callable(rule.value) else f"`{shown(rule.value)}`"
         where = _where(rule.where)
         return f"{value} asks for nothing{f', {where}' if where else ''}, and so is never refused"
     assert isinstance(rule, Needed), rule
@@ -272,26 +204,6 @@ def _where(rule: Only) -> str:
 
 def _is_shown(rule: Any) -> bool:
     return isinstance(rule, (Mark, Only, AsksForNothing, Needed))
-
-
-def _is_positional(annotation: Any) -> bool:
-    return tyro.conf.Positional in metadata_of(annotation)
-
-
-def _default(field: Field[Any]) -> str:
-    return "must be given" if field.default is MISSING else _value(field.default)
-
-
-def _value(value: Any) -> str:
-    if value is None or value in ((), ""):
-        return "no default"
-    return f"default `{_shown(value)}`"
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def _first(docstring: str | None) -> str:

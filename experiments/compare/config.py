@@ -9,7 +9,6 @@ from typing import Annotated, Literal
 from experiments.baselines.workload import Workload
 from experiments.shared.flags import Count, FanOut, Positive, Seed, from_one_on
 from experiments.shared.rounds import cores
-from gsplit import cli
 from gsplit.config.fields import Accepted, Checked, Range
 from gsplit.config.partition import Method, Weights
 from gsplit.errors import InputError
@@ -34,7 +33,7 @@ def _accept_systems(systems: str) -> None:
         raise InputError(f"--systems takes names, each once, with commas, not {systems!r}")
 
 
-def _accept_cache(percents: cli.IntList) -> None:
+def _accept_cache(percents: tuple[int, ...]) -> None:
     if any(not 0 <= percent <= 100 for percent in percents):
         raise InputError(f"--sweep-cache takes percents from 0 to 100, not {list(percents)}")
 
@@ -143,9 +142,9 @@ class CompareConfig(BenchConfig):
     """Learning rate of Adam."""
     cache: Annotated[int, Range(0, 100)] = 10
     """Cache of each trainer of pagraph and quiver, in percent of all feature rows."""
-    sweep_cache: Annotated[cli.IntList, Accepted(_accept_cache)] = ()
+    sweep_cache: Annotated[tuple[int, ...], Accepted(_accept_cache)] = ()
     """Percents for which gsplit, pagraph and quiver are measured as well; dgl and pyg have no cache."""
-    sweep_batch: Annotated[cli.IntList, from_one_on("--sweep-batch", empty=True)] = ()
+    sweep_batch: Annotated[tuple[int, ...], from_one_on("--sweep-batch", empty=True)] = ()
     """Batch sizes for which all systems are measured as well."""
     sweep_pairs: Positive = 3
     """Rounds of a sweep."""

@@ -45,9 +45,9 @@ class AggregationConfig(Flags):
     """Rows that are averaged over."""
     degree: Positive = 12
     """Neighbours of each destination."""
-    widths: Annotated[cli.IntList, from_one_on("--widths")] = (16, 64, 100, 128, 256)
+    widths: Annotated[tuple[int, ...], from_one_on("--widths")] = (16, 64, 100, 128, 256)
     """Features of a row."""
-    threads: Annotated[cli.IntList, from_one_on("--threads")] = (1, 2)
+    threads: Annotated[tuple[int, ...], from_one_on("--threads")] = (1, 2)
     """Threads that a product may use."""
     repeats: Positive = 7
     """Medians are of so many."""

@@ -76,7 +76,7 @@ class ImportingConfig(Flags):
 
     rows: Positive = 10_000_000
     """Rows of each table, and vertices."""
-    tables: Annotated[cli.WordList, names_of(FLAGS, "table")] = tuple(FLAGS)
+    tables: Annotated[tuple[str, ...], names_of(FLAGS, "table")] = tuple(FLAGS)
     """Tables to import."""
     pairs: Positive = 3
     """Imports of each table, or pairs of imports."""

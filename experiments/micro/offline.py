@@ -19,12 +19,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import tyro
-
 from experiments.shared.experiment import Experiment, Flags
 from experiments.shared.flags import Count, FanOut, Imbalance, Positive
 from experiments.shared.results import printed
 from gsplit import cli
+from gsplit.config.flags import Positional
 from gsplit.config.partition import Method
 from gsplit.data import open_store
 from gsplit.partition import PartitionConfig, partition
@@ -36,7 +35,7 @@ from gsplit.partition.weights import Weights
 class OfflineConfig(Flags):
     """What the offline stage takes: time and memory of each stage, from a store to a layout."""
 
-    store: Annotated[Path, tyro.conf.Positional]
+    store: Annotated[Path, Positional]
     """The graph store."""
     methods: tuple[Method, ...] = ("metis", "kaminpar", "streaming")
     """Partitioners to compare."""

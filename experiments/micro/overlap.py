@@ -21,10 +21,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import tyro
-
 from experiments.shared.experiment import Experiment, Flags
 from gsplit import cli
+from gsplit.config.flags import Positional
 from gsplit.errors import InputError
 from gsplit.files import read_json
 
@@ -43,7 +42,7 @@ Span = tuple[float, float]
 class OverlapConfig(Flags):
     """How much of a run's loading lies behind its computing."""
 
-    trace: Annotated[Path, tyro.conf.Positional]
+    trace: Annotated[Path, Positional]
     """RUN/trace.json, written with --profile."""
 
 

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import tyro
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import maximum_bipartite_matching
 
@@ -26,6 +25,7 @@ from experiments.shared.results import about, printed
 from experiments.shared.rounds import spread
 from gsplit import cli
 from gsplit.config.fields import Range
+from gsplit.config.flags import Positional
 from gsplit.data import Layout, open_layout
 from gsplit.errors import InputError
 from gsplit.sampling import EpochPlan, MiniBatchSampler, Segment
@@ -38,7 +38,7 @@ SAMPLER_RATIOS = ("sampler_ratio", "sampler_ratio_min", "sampler_ratio_max")
 class SumsConfig(Flags):
     """Rows sent with and without partial sums, over some mini-batches; times are medians of pairs."""
 
-    layouts: Annotated[tuple[Path, ...], tyro.conf.Positional]
+    layouts: Annotated[tuple[Path, ...], Positional]
     """The layouts to sample from; the parts of each are the trainers."""
     fan_out: FanOut = (15, 10, 5)
     """Neighbours drawn per hop."""

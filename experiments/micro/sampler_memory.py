@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import psutil
-import tyro
 
 from experiments.shared.experiment import Experiment, Flags
 from experiments.shared.flags import FanOut, Positive, from_one_on
 from experiments.shared.slab_path import attend
 from gsplit import cli
 from gsplit.config.fields import Accepted
+from gsplit.config.flags import Positional
 from gsplit.data import open_layout
 from gsplit.errors import InputError
 from gsplit.sampling import Neighbours
@@ -33,9 +33,9 @@ GRAPH = ("indptr.npy", "indices.npy", "permutation.npy")
 class MemoryConfig(Flags):
     """Memory of sampler processes, after each has sampled some mini-batches."""
 
-    layout: Annotated[Path, tyro.conf.Positional]
+    layout: Annotated[Path, Positional]
     """The layout to sample from."""
-    samplers: Annotated[cli.IntList, from_one_on("--samplers")] = (1, 2, 4)
+    samplers: Annotated[tuple[int, ...], from_one_on("--samplers")] = (1, 2, 4)
     """Numbers of processes."""
     fan_out: FanOut = (20, 20, 20)
     """Neighbours drawn per hop."""

@@ -11,13 +11,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
-import tyro
-
 from experiments.shared.experiment import Experiment, Flags
 from experiments.shared.flags import Count, FanOut, Positive
 from experiments.shared.rounds import ratios, seconds_of, spread
 from gsplit import cli
 from gsplit.config.fields import Range
+from gsplit.config.flags import Positional
 from gsplit.data import open_layout
 from gsplit.sampling import EpochPlan, MiniBatchSampler
 
@@ -26,7 +25,7 @@ from gsplit.sampling import EpochPlan, MiniBatchSampler
 class RateConfig(Flags):
     """Edges a second, median over the mini-batches, and over the unsplit ones; the first mini-batch warms up."""
 
-    layout: Annotated[Path, tyro.conf.Positional]
+    layout: Annotated[Path, Positional]
     """The layout to sample from; its parts are the splits."""
     fan_out: FanOut = (20, 20, 20)
     """Neighbours drawn per hop."""

@@ -24,7 +24,6 @@ from typing import Annotated, Any
 
 import numpy as np
 import torch
-import tyro
 from torch import Tensor
 from torch.nn import functional as F
 from torch.profiler import ProfilerActivity, profile
@@ -33,6 +32,7 @@ from experiments.shared.experiment import Experiment, Flags
 from experiments.shared.flags import Positive, from_one_on
 from experiments.shared.rounds import seconds_of
 from gsplit import cli
+from gsplit.config.flags import Positional
 from gsplit.data import open_layout
 from gsplit.engine.inputs import blocks_of
 from gsplit.errors import InputError
@@ -54,11 +54,11 @@ STAGES = {
 class StepConfig(Flags):
     """One training step of GraphSAGE beside its floor."""
 
-    layout: Annotated[Path, tyro.conf.Positional]
+    layout: Annotated[Path, Positional]
     """Folder of a layout."""
     hidden: Positive = 128
     """Width of the hidden layers."""
-    fan_out: Annotated[cli.IntList, from_one_on("--fan-out")] = (15, 10, 5)
+    fan_out: Annotated[tuple[int, ...], from_one_on("--fan-out")] = (15, 10, 5)
     """Neighbours at each hop."""
     targets: Positive = 2048
     """Targets of the step."""

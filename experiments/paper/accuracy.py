@@ -80,7 +80,7 @@ class AccuracyConfig(Flags):
     """The folder of the .npz files."""
     datasets: Annotated[tuple[str, ...], names_of(CONFIGS, "dataset")] = tuple(CONFIGS)
     """Which of them: cora, coauthor_cs, amazon_computers."""
-    trainers: Annotated[cli.IntList, from_one_on("--trainers")] = (4, 1)
+    trainers: Annotated[tuple[int, ...], from_one_on("--trainers")] = (4, 1)
     """Numbers of trainers to compare."""
     strategies: Annotated[tuple[str, ...], names_of(STRATEGIES, "strategy")] = ("split",)
     """Ways to lay mini-batches over them: split, groups, dgl, pagraph, quiver."""
@@ -88,7 +88,7 @@ class AccuracyConfig(Flags):
         "model",
     )
     """Types in which rows travel between trainers: model, bfloat16. The others are held against the first."""
-    seeds: cli.IntList = (0, 1, 2)
+    seeds: tuple[int, ...] = (0, 1, 2)
     """One run for each."""
     defaults: bool = False
     """Train with the defaults of gsplit train alone, not the settings that were found for each graph."""

@@ -51,7 +51,7 @@ class SamplingConfig(Flags):
     is one more preset."""
     quick: bool = False
     """Take a minute: a graph of 300k vertices, two batch sizes, three rounds, without DGL's slowest form."""
-    batch_sizes: Annotated[cli.IntList, from_one_on("--batch-sizes")] = (1024, 4096, 16384)
+    batch_sizes: Annotated[tuple[int, ...], from_one_on("--batch-sizes")] = (1024, 4096, 16384)
     """Targets of a mini-batch."""
     fan_out: FanOut = (20, 20, 20)
     """Neighbours drawn per hop, the first for the targets; -1 takes all."""
@@ -59,7 +59,7 @@ class SamplingConfig(Flags):
     """Mini-batches of each size that every way produces, after one that warms up."""
     seed: Seed = 0
     """Seed of the generator and of the draws."""
-    samplers: Annotated[cli.IntList, from_one_on("--samplers", empty=True)] = (1, 2)
+    samplers: Annotated[tuple[int, ...], from_one_on("--samplers", empty=True)] = (1, 2)
     """Numbers of sampler processes to compare by throughput, through the whole slab path."""
     work: Path = Path("work/sampling")
     """Keeps the layouts of synthetic graphs."""

@@ -61,7 +61,7 @@ class QualityConfig(Flags):
     is one more preset."""
     quick: bool = False
     """Take a minute: a graph of 300k vertices."""
-    batch_sizes: Annotated[cli.IntList, from_one_on("--batch-sizes")] = (1024, 4096, 16384)
+    batch_sizes: Annotated[tuple[int, ...], from_one_on("--batch-sizes")] = (1024, 4096, 16384)
     """Targets of a mini-batch."""
     fan_out: FanOut = (20, 20, 20)
     """Neighbours drawn per hop, the first for the targets; -1 takes all."""

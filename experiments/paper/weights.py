@@ -16,14 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import tyro
-
 from experiments.shared.datasets import PREFIX, write_store_of
 from experiments.shared.experiment import Experiment, Flags
 from experiments.shared.flags import Count, FanOut, Imbalance, Positive, Seed
 from experiments.shared.results import printed
 from experiments.shared.rounds import cores
 from gsplit import cli
+from gsplit.config.flags import Positional
 from gsplit.config.partition import Method
 from gsplit.data import open_layout
 from gsplit.data.synthetic import Calibrated, choose
@@ -36,7 +35,7 @@ from gsplit.partition.weights import Weights
 class WeightsConfig(Flags):
     """Edge skew, local edges and cache hit rates by uniform, degree and pre-sampled weights."""
 
-    datasets: Annotated[tuple[str, ...], tyro.conf.Positional]
+    datasets: Annotated[tuple[str, ...], Positional]
     """Graph stores, or synthetic:PRESET, made for as long as it takes."""
     methods: tuple[Method, ...] = ("kaminpar",)
     """Partitioners to compare."""

@@ -12,14 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import tyro
-
 from experiments.shared.experiment import Experiment, Flags
 from experiments.shared.flags import Positive
 from experiments.shared.results import about
 from experiments.shared.rounds import in_turn, ratios, spread
 from experiments.shared.slab_path import through_slots
 from gsplit import cli
+from gsplit.config.flags import Positional
 from gsplit.data import Layout, open_layout
 from gsplit.sampling import Ladies, Neighbours, Rule
 from gsplit.supply.sampler_process import SamplerSpec
@@ -37,7 +36,7 @@ SLOTS = 4
 class BulksConfig(Flags):
     """Mini-batches a second by the size of bulks, over those one at a time."""
 
-    layout: Annotated[Path, tyro.conf.Positional]
+    layout: Annotated[Path, Positional]
     """The layout to sample from."""
     rounds: Positive = 5
     """How often each runs."""

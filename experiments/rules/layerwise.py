@@ -18,7 +18,6 @@ from typing import Annotated, Any
 
 import numpy as np
 import torch
-import tyro
 from numpy.typing import NDArray
 
 from experiments.rules.errors import squared_errors
@@ -29,6 +28,7 @@ from experiments.shared.results import about
 from experiments.shared.rounds import in_turn, ratios, seconds_of, spread
 from gsplit import cli
 from gsplit.config.fields import Range
+from gsplit.config.flags import Positional
 from gsplit.data import Layout, open_layout
 from gsplit.errors import InputError
 from gsplit.sampling import EpochPlan, FastGCN, Ladies, Neighbours, Rule
@@ -44,7 +44,7 @@ BULKS = (1, 4, 8, 16)
 class LayerwiseConfig(Flags):
     """Mini-batches a second of layer-wise rules, and the error of what they estimate."""
 
-    layouts: Annotated[tuple[Path, ...], tyro.conf.Positional]
+    layouts: Annotated[tuple[Path, ...], Positional]
     """The layouts to sample from; splitting is over the parts of each."""
     error: bool = False
     """Measure errors, not times."""

@@ -18,14 +18,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import tyro
-
 import gsplit
 from experiments.shared.experiment import Experiment, Flags
 from experiments.shared.flags import Positive
 from experiments.shared.results import about
 from experiments.shared.slab_path import reports_of
 from gsplit import cli
+from gsplit.config.flags import Positional
 from gsplit.data import open_layout
 from gsplit.sampling import Neighbours
 from gsplit.supply.sampler_process import SamplerSpec
@@ -46,7 +45,7 @@ BULKS = (1, 4, 16, 64)
 class StagesConfig(Flags):
     """Count the stages of an epoch by trainers, by strategy and by bulk."""
 
-    layout: Annotated[Path, tyro.conf.Positional]
+    layout: Annotated[Path, Positional]
     """The layout to train on; its parts are dealt out to 1, 2 and 4 trainers."""
     hidden: Positive = 64
     """Width of the hidden vectors, which exchanges and gradients depend on."""

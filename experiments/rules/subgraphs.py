@@ -18,7 +18,6 @@ from typing import Annotated, Any
 
 import numpy as np
 import torch
-import tyro
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, diags, identity
 
@@ -27,6 +26,7 @@ from experiments.shared.flags import Positive
 from experiments.shared.results import about
 from experiments.shared.rounds import in_turn, ratios, seconds_of, spread
 from gsplit import cli
+from gsplit.config.flags import Positional
 from gsplit.data import Layout, open_layout
 from gsplit.errors import InputError
 from gsplit.sampling import Uniform
@@ -43,7 +43,7 @@ WIDTH = 16
 class SubgraphsConfig(Flags):
     """Subgraphs a second, and the bias of two layers."""
 
-    layouts: Annotated[tuple[Path, ...], tyro.conf.Positional]
+    layouts: Annotated[tuple[Path, ...], Positional]
     """The layouts to sample from."""
     bias: bool = False
     """Measure what two linear layers are off by, not times."""

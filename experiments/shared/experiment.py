@@ -57,8 +57,8 @@ class Experiment(Generic[F]):
 
     def parse(self, arguments: Sequence[str]) -> F:
         """The flags that the words say."""
-        default = self.quick if "--quick" in arguments else None
-        return cli.parse(self.flags, arguments, prog=self.prog, default=default, needs=self.needs)
+        defaults = vars(self.quick) if self.quick and "--quick" in arguments else None
+        return cli.parse(self.flags, arguments, prog=self.prog, defaults=defaults, needs=self.needs)
 
     def __call__(self, arguments: list[str]) -> None:
         config = self.parse(arguments)

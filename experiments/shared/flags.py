@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Annotated
 
-from gsplit import cli
 from gsplit.config.fields import Accepted, Range
+from gsplit.config.sampling import check_fan_out
 from gsplit.errors import InputError
 
 Positive = Annotated[int, Range(1)]
@@ -17,7 +17,7 @@ Seed = Annotated[int, Range(0)]
 """The seed of a generator of random numbers."""
 Imbalance = Annotated[float, Range(0)]
 """How much more than the mean a part may hold, as a fraction of the mean."""
-FanOut = Annotated[cli.IntList, Accepted(cli.check_fan_out)]
+FanOut = Annotated[tuple[int, ...], Accepted(check_fan_out)]
 """Neighbours drawn per hop, the first for the targets; -1 takes all."""
 
 
@@ -27,7 +27,7 @@ def check_percents(percents: Sequence[int]) -> None:
         raise InputError(f"sizes of caches are percents from 0 to 100, not {list(percents)}")
 
 
-Percents = Annotated[cli.IntList, Accepted(check_percents)]
+Percents = Annotated[tuple[int, ...], Accepted(check_percents)]
 """Sizes of caches, in percent of all feature rows."""
 
 

@@ -7,8 +7,8 @@ to know of it: its kind, the choices of a ``Literal``, a :class:`Range`, or a fu
     slots: Annotated[int | None, Range(1, 1024)] = None
     cache_size: Annotated[str | None, Accepted(CacheSize.parse)] = None
 
-The command line checks words (tyro); this also checks what comes from Python and from a file, where a list stands for
-what the command line takes with commas, and NumPy's and PyTorch's numbers and arrays for Python's.
+What is checked comes from the command line (:mod:`gsplit.config.flags`), from Python or from a file. There a list
+stands for what the command line takes with commas, and NumPy's and PyTorch's numbers and arrays for Python's.
 """
 
 from __future__ import annotations
@@ -22,8 +22,6 @@ from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
-
-from tyro import MISSING
 
 from gsplit.errors import InputError, one_line_errors
 
@@ -91,9 +89,19 @@ class Checked:
 
     def __post_init__(self) -> None:
         one_line_errors()
-        cls: Any = type(self)
-        for name, annotation in _annotations(cls).items():
-            object.__setattr__(self, name, checked(flag_of(name), getattr(self, name), annotation))
+        for name, value in self.checked_fields(vars(self)).items():
+            object.__setattr__(self, name, value)
+
+    @classmethod
+    def checked_fields(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        """The values of some fields, each of the kind of its field.
+
+        Raises:
+            InputError: for the first field that holds what it may not, by its flag.
+        """
+        configuration: Any = cls
+        known = _annotations(configuration).items()
+        return {name: checked(flag_of(name), values[name], kind) for name, kind in known if name in values}
 
 
 def check_options(
@@ -135,21 +143,24 @@ def checked(flag: str, value: Any, annotation: Any) -> Any:
     Raises:
         InputError: where the value may not be used.
     """
-    kind, rules = _unwrapped(annotation)
-    if value is MISSING:  # a recipe may leave it to the command line
-        return value
-    if value is None and type(None) in get_args(kind):
+    kind, optional = kind_of(annotation)
+    if value is None and optional:
         return None
-    kind = next((arm for arm in _arms(kind) if arm is not type(None)), kind)
-    kind, more = _unwrapped(kind)
-    value = _of_kind(flag, value, kind)
-    for rule in (*rules, *more):
+    value = of_kind(flag, value, kind)
+    for rule in metadata_of(annotation):
         for item in value if isinstance(value, tuple) and isinstance(rule, Range) else (value,):
             if isinstance(rule, Range) and (complaint := rule.complaint(item)) is not None:
                 raise InputError(f"{flag} must be {complaint}, not {item}")
         if isinstance(rule, Accepted):
             _accept(flag, value, rule)
     return value
+
+
+def kind_of(annotation: Any) -> tuple[Any, bool]:
+    """Return the kind in an annotation, without what stands beside it, and whether None may stand in its place."""
+    arms = _arms(_unwrapped(annotation)[0])
+    kind = next(arm for arm in arms if arm is not type(None))
+    return _unwrapped(kind)[0], type(None) in arms
 
 
 def metadata_of(annotation: Any) -> tuple[Any, ...]:
@@ -175,7 +186,8 @@ def _plain(value: Any) -> Any:
     return value.tolist() if hasattr(value, "tolist") and not isinstance(value, type) else value
 
 
-def _of_kind(flag: str, value: Any, kind: Any) -> Any:
+def of_kind(flag: str, value: Any, kind: Any) -> Any:
+    """Return a value as a kind; raise InputError, by the flag, where it is none."""
     if kind is Path:
         if not isinstance(value, (str, os.PathLike)):
             raise InputError(f"{flag} must be a path, not {value!r}")
@@ -187,7 +199,7 @@ def _of_kind(flag: str, value: Any, kind: Any) -> Any:
         return next(choice for choice in choices if choice == value)
     if get_origin(kind) is tuple:
         item = get_args(kind)[0]
-        return tuple(_of_kind(flag, each, item) for each in _listed(flag, value, item))
+        return tuple(of_kind(flag, each, item) for each in _listed(flag, value, item))
     if kind is str:
         return _text(flag, value)
     if kind is int:
@@ -201,7 +213,7 @@ def _of_kind(flag: str, value: Any, kind: Any) -> Any:
     if kind is bool and not isinstance(value, bool):
         raise InputError(f"{flag} must be true or false, not {value!r}")
     if len(arms := _arms(kind)) > 1:  # a number or a word, such as a date
-        return _of_kind(flag, value, float if isinstance(value, numbers.Real) and float in arms else str)
+        return of_kind(flag, value, float if isinstance(value, numbers.Real) and float in arms else str)
     return value
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from tyro.conf import arg
-
 from gsplit.config.fields import MOST_FACTOR, Checked, Range
+from gsplit.config.flags import Aliases
 from gsplit.config.rules import RESULTS, AsksForNothing, Only
 from gsplit.errors import InputError
 
@@ -35,7 +34,7 @@ class ModelConfig(Checked):
     """Arguments for the constructor of such a class, as NAME=VALUE,NAME=VALUE."""
     num_layers: Annotated[int | None, Range(1)] = None
     """Layers of the model. By default one for each number in --fan-out."""
-    hidden: Annotated[int, Range(1), arg(aliases=("--hidden-channels", "--num-hidden"))] = 256
+    hidden: Annotated[int, Range(1), Aliases(("--hidden-channels", "--num-hidden"))] = 256
     """Width of the hidden layers."""
     dropout: Annotated[Share | None, AsksForNothing(0), RESULTS] = None
     """Share of hidden values dropped in training. By default 0.5 where --hidden is at least 128, below that 0."""
@@ -51,7 +50,7 @@ class ModelConfig(Checked):
     """Project the features to the hidden width before the first layer."""
     output_projection: bool = False
     """Let the last layer be a hidden one, too, and project it to the classes."""
-    heads: Annotated[int, Range(1), Only(model="gat"), arg(aliases=("--num-heads",))] = 4
+    heads: Annotated[int, Range(1), Only(model="gat"), Aliases(("--num-heads",))] = 4
     """gat: attention heads of the hidden layers, concatenated; they share the --hidden width out."""
     out_heads: Annotated[int, Range(1), Only(model="gat")] = 1
     """gat: attention heads of the last layer, averaged."""

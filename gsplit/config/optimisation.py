@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from tyro.conf import arg
-
 from gsplit.config.fields import MOST_FACTOR, Accepted, Checked, Range
+from gsplit.config.flags import Aliases
 from gsplit.config.parallel import SAMPLED
 from gsplit.config.rules import NOT_RESUMED, RESULTS, Only
 
@@ -118,7 +117,7 @@ class ObjectiveConfig(Checked):
 class OptimisationConfig(Checked):
     """The optimizer, the rate at which it learns, and for how long it runs."""
 
-    epochs: Annotated[int, Range(0), arg(aliases=("--num-epochs",))] = 30
+    epochs: Annotated[int, Range(0), Aliases(("--num-epochs",))] = 30
     """Passes over the training vertices."""
     early_stop: Annotated[int, Range(0)] = 0
     """End after so many validations, one after the other, without a better score; 0 never."""
@@ -140,7 +139,7 @@ class OptimisationConfig(Checked):
     """plateau: validations without a better score that are borne."""
     momentum: Annotated[float, Range(0, below=1), Only(optimizer="sgd"), RESULTS] = 0.0
     """sgd: the share of its last step that a step goes on with."""
-    weight_decay: Annotated[float, Range(0, MOST_FACTOR, below=math.inf), RESULTS, arg(aliases=("--wd",))] = 0.0
+    weight_decay: Annotated[float, Range(0, MOST_FACTOR, below=math.inf), RESULTS, Aliases(("--wd",))] = 0.0
     """adam, sgd: an L2 penalty, added to the gradient. adamw: the share of the weights, times the rate, that each
     step takes off them."""
     clip_grad_norm: Annotated[float | None, Range(above=0, below=math.inf), RESULTS] = None

@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-import tyro
-
-from gsplit.cli import IntList
 from gsplit.config.fields import Accepted, Checked, Range
+from gsplit.config.flags import Takes
 from gsplit.config.rules import COST, RESULTS, AsksForNothing, Only
 from gsplit.errors import InputError
 
@@ -17,7 +15,7 @@ SAMPLED = ("split", "data")
 STRATEGIES = (*SAMPLED, "full")
 Algorithm = Literal["auto", "shared", "1d", "1d-sparse", "1.5d", "2d", "3d", "columns", "rotate"]
 Permutation = Literal["single", "double"]
-Device = Annotated[str, tyro.conf.arg(metavar="{auto,cpu,cuda,xpu,...}")]
+Device = Annotated[str, Takes("{auto,cpu,cuda,xpu,...}")]
 """A type of device; whether there is such a one PyTorch knows (:func:`gsplit.device.accelerator.find`)."""
 Exchange = Literal["rows", "auto"]
 ExchangeDtype = Literal["model", "bfloat16"]
@@ -49,7 +47,7 @@ class ParallelConfig(Checked):
     to all; 1d-sparse: only those that are needed; 1.5d, 2d, 3d: a grid of trainers, as CAGNET; columns: each trainer
     sums all rows, but some columns; rotate (gcn): a grid whose axes change roles from layer to layer, as Plexus.
     auto: shared on the CPU, 1d-sparse on GPUs."""
-    grid: Annotated[IntList | None, Accepted(_check_grid), Only(strategy="full")] = None
+    grid: Annotated[tuple[int, ...] | None, Accepted(_check_grid), Only(strategy="full")] = None
     """full: trainers along the rows of the adjacency, its columns, and the features: R,K,F, with R*K*F of --gpus; for
     rotate along x, y and z. By default as even as --algorithm allows."""
     permutation: Annotated[Permutation, Only(strategy="full"), Only(algorithm="rotate"), COST] = "double"

@@ -7,12 +7,10 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-import tyro
-
-from gsplit.cli import IntList, check_fan_out
 from gsplit.config.fields import Accepted, Checked, Range
+from gsplit.config.flags import Positional, Takes
 from gsplit.config.rules import Needed, Only, check_needed, refuse_useless
-from gsplit.config.sampling import DRAWN_SETS, LAYERWISE, LayerSizes, Subgraph
+from gsplit.config.sampling import DRAWN_SETS, LAYERWISE, LayerSizes, Subgraph, check_fan_out
 from gsplit.errors import InputError
 
 Method = Literal["auto", "metis", "kaminpar", "streaming", "deal", "random", "range"]
@@ -51,7 +49,7 @@ def _check_method(method: str) -> None:
 
 
 Presampled = Literal["neighbours", "ladies", "fastgcn", "uniform", "saint"]
-FanOut = Annotated[IntList, Accepted(_check_fan_out)]
+FanOut = Annotated[tuple[int, ...], Accepted(_check_fan_out)]
 BatchSize = Annotated[int, Range(1)]
 Threads = Annotated[int, Range(0, MAX_THREADS)]
 PRESAMPLED = Only(presampling=True)
@@ -96,13 +94,13 @@ class Training(Checked):
 class PartitionConfig(Checked):
     """Make a layout: partition a graph store and relabel it. ``report LAYOUT`` says how good one is."""
 
-    store: Annotated[Path, tyro.conf.Positional]
+    store: Annotated[Path, Positional]
     """The graph store to partition, or a recipe: NAME.toml with these flags as keys."""
     out: Path
     """The layout folder to write."""
     parts: Annotated[int | None, Range(1, MAX_INT32)] = None
     """Number of parts: one a trainer. By default 4, or as many as the file of --method has."""
-    method: Annotated[str, Accepted(_check_method), Only(keep=None), tyro.conf.arg(metavar="METHOD|FILE")] = "metis"
+    method: Annotated[str, Accepted(_check_method), Only(keep=None), Takes("METHOD|FILE")] = "metis"
     """metis; kaminpar (several threads, a quarter of the memory; pip install kaminpar); streaming, for graphs that
     fit neither; auto: the first of these that is installed and fits (kaminpar comes first with presample); deal, for
     training on the whole graph: equal parts and even blocks in seconds, whatever is cut. random and range are
@@ -178,7 +176,7 @@ class PartitionConfig(Checked):
 class ReportConfig(Checked):
     """The quality of a layout for a training: balance, local edges, cache hit rates."""
 
-    layout: Annotated[Path, tyro.conf.Positional]
+    layout: Annotated[Path, Positional]
     """The layout folder."""
     out: Path | None = None
     """Where to write: OUT.json and OUT.png, with or without one of the endings; by default the layout's name with

@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-import tyro
-
-from gsplit.cli import IntList, check_fan_out
 from gsplit.config.fields import Checked, Range
+from gsplit.config.flags import Positional
 from gsplit.config.parallel import Device
+from gsplit.config.sampling import check_fan_out
 from gsplit.errors import InputError
 
 What = Literal["classes", "values", "probabilities", "logits", "embeddings"]
@@ -39,9 +38,9 @@ def check_what(what: str, task: str, flag: str) -> None:
 class PredictConfig(Checked):
     """Predict with the best model of a run, on all the GPUs of this host; results are in global ids."""
 
-    run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    run: Annotated[Path, Positional]
     """The run, made by gsplit train."""
-    layout: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="LAYOUT")]
+    layout: Annotated[Path, Positional]
     """The layout to predict on; any number of parts, and any graph with features of the same width, such as one that
     has grown (gsplit import --add)."""
     out: Path | None = None
@@ -56,7 +55,7 @@ class PredictConfig(Checked):
     layer: Annotated[int | None, Range(1)] = None
     """Whose output the embeddings are, from 1 on. By default that of the last hidden layer."""
 
-    fan_out: IntList = ()
+    fan_out: tuple[int, ...] = ()
     """Neighbours drawn per hop, one number for each layer of the model, as in training. By default all neighbours
     count, exactly."""
     batch_size: Annotated[int, Range(1)] = 4096

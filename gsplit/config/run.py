@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-import tyro
-
-from gsplit.cli import IntList, check_fan_out
 from gsplit.config.fields import Accepted, Checked, Range
+from gsplit.config.flags import Aliases, Positional
 from gsplit.config.parallel import SAMPLED
 from gsplit.config.rules import NOT_RESUMED, RESULTS, AsksForNothing, FixedInEpoch, Only
+from gsplit.config.sampling import check_fan_out
 from gsplit.errors import InputError
 
 Predictions = Literal["no", "classes", "values", "logits"]
@@ -32,9 +31,7 @@ def _check_validate_fan_out(fan_out: Sequence[int]) -> None:
 class EvaluationConfig(Checked):
     """When and how a run validates, and tests the model that is kept at the end."""
 
-    validate_every: Annotated[
-        int, Range(0), EVALUATED, AsksForNothing(0), tyro.conf.arg(aliases=("--eval-every",))
-    ] = 1
+    validate_every: Annotated[int, Range(0), EVALUATED, AsksForNothing(0), Aliases(("--eval-every",))] = 1
     """Validate after every so many epochs; 0 never."""
     validate_every_batches: Annotated[int, Range(0), Only(strategy=SAMPLED), EVALUATED] = 0
     """Validate, too, after every so many mini-batches of an epoch; 0 never."""
@@ -43,7 +40,9 @@ class EvaluationConfig(Checked):
     evaluate: Evaluation = "exact"
     """How to validate, and to test the model that is kept at the end: exact takes all neighbours; sampled draws
     --validate-fan-out of them, the same each time, and takes less memory; none does neither."""
-    validate_fan_out: Annotated[IntList | None, Accepted(_check_validate_fan_out), Only(evaluate="sampled")] = None
+    validate_fan_out: Annotated[
+        tuple[int, ...] | None, Accepted(_check_validate_fan_out), Only(evaluate="sampled")
+    ] = None
     """sampled: neighbours drawn per hop, as --fan-out says them, which is the default where it draws any; else 10."""
 
     @property
@@ -58,7 +57,7 @@ class EvaluationConfig(Checked):
 class RunConfig(EvaluationConfig):
     """The run: its folder, when it validates and saves, and what else it writes."""
 
-    layout: Annotated[Path | None, tyro.conf.Positional] = None
+    layout: Annotated[Path | None, Positional] = None
     """The layout to train on, made by gsplit partition. With --strategy full a graph store will do."""
     out: Annotated[Path | None, NOT_RESUMED] = None
     """RUN, the folder to write: config, metrics, summary, checkpoints and the model."""
@@ -66,9 +65,7 @@ class RunConfig(EvaluationConfig):
     """Replace the run in --out."""
     resume: Path | None = None
     """Go on with the run in this folder, from its last checkpoint; its configuration is the default."""
-    check_model: Annotated[
-        bool | None, Only(train_features=None), AsksForNothing(False), NOT_RESUMED, tyro.conf.DisallowNone
-    ] = None
+    check_model: Annotated[bool | None, Only(train_features=None), AsksForNothing(False), NOT_RESUMED] = None
     """Do not train: compare the gradients of two trainers with those of one, on a few mini-batches, and say whether
     the model can be split. Without the flag, a model that is not GSplit's own is tried on a few vertices, alone and
     together with others, before the run begins; --no-check-model leaves that out."""

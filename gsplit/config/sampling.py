@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from tyro.conf import arg
-
-from gsplit.cli import IntList, check_fan_out
 from gsplit.config.fields import Accepted, Checked, Range
+from gsplit.config.flags import Aliases
 from gsplit.config.parallel import SAMPLED
 from gsplit.config.rules import COST, RESULTS, AsksForNothing, FixedInEpoch, Needed, Only
 from gsplit.errors import InputError
@@ -60,6 +59,21 @@ SUBGRAPHS = tuple(name for name, facts in RULES.items() if facts.subgraph)
 """Rules whose mini-batch is the subgraph of a set of vertices."""
 
 
+def check_fan_out(fan_out: Sequence[int], flag: str = "--fan-out") -> None:
+    """Check what a flag says as a fan-out: a number for each hop, from 1 on, or -1 for all neighbours.
+
+    Raises:
+        InputError: for anything else.
+    """
+    if not fan_out:
+        raise InputError(f"{flag} needs a number for each hop, such as 20,20,20")
+    for number in fan_out:
+        if not isinstance(number, int):  # from Python it may be anything
+            raise InputError(f"{flag} takes whole numbers, not {number!r}")
+        if number < -1 or number == 0:
+            raise InputError(f"{flag} takes numbers from 1 on, or -1 for all neighbours, not {number}")
+
+
 def _check_sizes(sizes: tuple[int, ...]) -> None:
     if not sizes or not all(isinstance(size, int) and 1 <= size <= MOST_SOURCES for size in sizes):
         given = ",".join(map(str, sizes)) or "none"
@@ -87,7 +101,7 @@ def takes_all(fan_out: tuple[int, ...]) -> bool:
     return all(number == -1 for number in fan_out)
 
 
-LayerSizes = Annotated[IntList, Accepted(_check_sizes)]
+LayerSizes = Annotated[tuple[int, ...], Accepted(_check_sizes)]
 Subgraph = Annotated[str, Accepted(_check_subgraph)]
 
 
@@ -101,12 +115,12 @@ class SamplingConfig(Checked):
     the vertices, as ScaleGNN; saint: of one drawn by importance, as GraphSAINT's nodes; clusters: that of some
     --clusters of the layout's parts, as Cluster-GCN."""
     fan_out: Annotated[
-        IntList,
+        tuple[int, ...],
         Accepted(check_fan_out),
         Only(sampling="neighbours"),
         AsksForNothing(takes_all),
         RESULTS,
-        arg(aliases=("--num-neighbors",)),
+        Aliases(("--num-neighbors",)),
     ] = (20, 20, 20)
     """Neighbours drawn per hop, with commas or spaces; the first is for the targets (as in PyG; DGL lists them
     the other way round). -1 takes all."""
@@ -126,7 +140,7 @@ class SamplingConfig(Checked):
         RESULTS,
         FixedInEpoch(sampling=DRAWN_SETS),
     ] = None
-    """uniform: vertices of a subgraph, a number or a share such as 10%%; an epoch has every vertex once. saint: darts
+    """uniform: vertices of a subgraph, a number or a share such as 10%; an epoch has every vertex once. saint: darts
     thrown at all vertices, so some fewer."""
     clusters: Annotated[
         int | None,

@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-import tyro
-
 from gsplit import cli
+from gsplit.config.flags import Positional
 from gsplit.data import layout, store
 from gsplit.data.api import make_store
 from gsplit.data.build import BuildOptions
@@ -28,17 +27,17 @@ PROG = "python -m gsplit.data"
 
 
 def import_(
-    source: Annotated[str, tyro.conf.Positional],
+    source: Annotated[str, Positional],
     out: Path,
     name: str | None = None,
     root: Path | None = None,
     overwrite: bool = False,
     add: str | None = None,
-    vertices: tyro.conf.OmitArgPrefixes[VertexFiles] = VertexFiles(),  # noqa: B008 (frozen)
-    keys: tyro.conf.OmitArgPrefixes[Keys] = USUAL,
-    ids: tyro.conf.OmitArgPrefixes[IdOptions] = IdOptions(),  # noqa: B008
-    texts: tyro.conf.OmitArgPrefixes[TextRules] = TextRules(),  # noqa: B008
-    build: tyro.conf.OmitArgPrefixes[BuildOptions] = BuildOptions(),  # noqa: B008
+    vertices: VertexFiles = VertexFiles(),  # noqa: B008 (frozen)
+    keys: Keys = USUAL,
+    ids: IdOptions = IdOptions(),  # noqa: B008
+    texts: TextRules = TextRules(),  # noqa: B008
+    build: BuildOptions = BuildOptions(),  # noqa: B008
 ) -> None:
     """Make a graph store.
 
@@ -74,7 +73,7 @@ def import_(
 
 
 def export_(
-    path: Annotated[Path, tyro.conf.Positional], to: Literal["pyg", "dgl", "npz"], out: Path, overwrite: bool = False
+    path: Annotated[Path, Positional], to: Literal["pyg", "dgl", "npz"], out: Path, overwrite: bool = False
 ) -> None:
     """Write a graph store for another library.
 
@@ -91,7 +90,7 @@ def export_(
 
 
 def info(
-    path: Annotated[Path, tyro.conf.Positional],
+    path: Annotated[Path, Positional],
     verify: bool = False,
     store_dir: Path | None = None,
     html: Path | None = None,

@@ -15,7 +15,6 @@ from typing import Annotated, Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gsplit import cli
 from gsplit.config.fields import Accepted, Checked, Range
 from gsplit.data.adjacency import Cleaning, Tally, check_num_vertices, write_adjacency
 from gsplit.data.columns.written import write_features
@@ -56,7 +55,7 @@ class BuildOptions(Checked):
     (max) of their weights, or how many they are (count; sum, too, where there are no weights); or keep all of them,
     or refuse them. By default first; keep for GSplit's own .npz and synthetic graphs. drop is an older word for
     first."""
-    split: Annotated[cli.ValueList, Accepted(check_shares)] = ()
+    split: Annotated[tuple[float | str, ...], Accepted(check_shares)] = ()
     """Shares of the labelled vertices to draw for train, valid and test, as 0.6,0.2,0.2, where the source has no
     such sets; or, with --split-by, two bounds, as 2024-01-01,2024-07-01."""
     stratify: bool = False

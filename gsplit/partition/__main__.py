@@ -8,11 +8,8 @@ from __future__ import annotations
 import json
 import logging
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
-import tyro
 
 from gsplit import cli
 from gsplit.config.partition import PartitionConfig, ReportConfig
@@ -36,8 +33,8 @@ WRITTEN = (".json", ".png")
 logger = logging.getLogger(__name__)
 
 
-def read_recipe(path: Path, prog: str = PROG) -> PartitionConfig:
-    """The configuration in a TOML file; what it leaves out must come as a flag.
+def read_recipe(path: Path) -> dict[str, Any]:
+    """The fields of a :class:`PartitionConfig` in a TOML file; what it leaves out comes as flags.
 
     Raises:
         InputError: for a file that is missing, no TOML, or has a key that is no flag or a value of a wrong type.
@@ -53,19 +50,10 @@ def read_recipe(path: Path, prog: str = PROG) -> PartitionConfig:
     if unknown:
         known = ", ".join(PartitionConfig.__dataclass_fields__)
         raise InputError(f"{path} has the unknown key {sorted(unknown)[0]!r}; a recipe may have {known}")
-    # Parsing the recipe as flags checks types and values with the same rules and the same words. What a recipe
-    # may leave out gets a placeholder, which is then marked as missing.
-    words = [str(recipe.get("store", "-"))]
-    for key, value in {"out": "-", **recipe}.items():
-        flag = key.replace("_", "-")
-        if isinstance(value, bool):
-            words.append(f"--{flag}" if value else f"--no-{flag}")
-        elif isinstance(value, list):
-            words += [f"--{flag}", ",".join(map(str, value))]
-        elif key != "store":
-            words += [f"--{flag}", str(value)]
-    config = cli.parse(PartitionConfig, words, prog=f"{prog} ({path})")
-    return replace(config, **{key: tyro.MISSING for key in ("store", "out") if key not in recipe})
+    try:
+        return PartitionConfig.checked_fields(recipe)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
 
 
 def report(arguments: list[str], prog: str) -> None:
@@ -100,8 +88,8 @@ def command(arguments: list[str], prog: str = PROG) -> None:
         report(arguments[1:], f"{prog} report")
         return
     if arguments and arguments[0].endswith(".toml"):
-        recipe = read_recipe(Path(arguments[0]), prog)
-        config = cli.parse(PartitionConfig, arguments[1:], prog=prog, default=recipe)
+        recipe = read_recipe(Path(arguments[0]))
+        config = cli.parse(PartitionConfig, arguments[1:], prog=prog, defaults=recipe)
     else:
         config = cli.parse(PartitionConfig, arguments, prog=prog)
     if config.dry_run:

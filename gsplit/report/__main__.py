@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import tyro
-
 from gsplit import cli
 from gsplit.config.fields import Checked
+from gsplit.config.flags import Positional, Takes
 from gsplit.data import layout
 from gsplit.errors import InputError
 from gsplit.partition.__main__ import report as report_on_layout
@@ -26,7 +25,7 @@ class PageConfig(Checked):
     Of a LAYOUT in place of runs it says how good that is for a training: report LAYOUT --help.
     """
 
-    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN [RUN ...]")]
+    runs: Annotated[tuple[Path, ...], Positional, Takes("RUN [RUN ...]")]
     """Folders that gsplit train wrote; those of runs that are still going have the epochs so far."""
     out: Path = Path("report.html")
     """The page; one from before is replaced."""

@@ -23,9 +23,9 @@ def resumed_run(arguments: list[str]) -> Path | None:
 def command(arguments: list[str], prog: str = PROG) -> None:
     """Train as the arguments say; ``prog`` is what complaints call the command."""
     run = resumed_run(arguments)
-    default = None if run is None else TrainConfig.resuming(run)
+    defaults = None if run is None else vars(TrainConfig.resuming(run))
     config = cli.parse(
-        TrainConfig, arguments, prog=prog, default=default, answers=ELSEWHERE, needs=["gsplit.train.api"]
+        TrainConfig, arguments, prog=prog, defaults=defaults, answers=ELSEWHERE, needs=["gsplit.train.api"]
     )
     from gsplit.terminal import say
     from gsplit.train.api import train

@@ -21,12 +21,12 @@ IMPORTED = "import time:"
 @pytest.mark.parametrize(
     ("module", "command"),
     [
-        ("tyro", "gsplit.data import synthetic:tiny --out {out}"),
+        ("psutil", "gsplit.data import synthetic:tiny --out {out}"),
         ("numpy", "gsplit.partition {out}-store --parts 2 --out {out}"),
         ("torch._subclasses.fake_tensor", "gsplit.train {out}-layout --out {out}"),  # it logs statistics at exit
         ("torch", "gsplit.predict {out}-run {out}-layout --out {out}"),
         ("numpy", "experiments.paper.redundancy --quick --json {out}"),
-        ("tyro", "gsplit --help"),
+        ("psutil", "gsplit --help"),
         ("torch", "SCRIPT train {out}-layout --out {out}"),
     ],
 )

@@ -54,11 +54,11 @@ def train(here, tmp_path):
         layout = lay_out(graph, tmp_path, parts=int(parts), method="random")
         out = tmp_path / "run"
         where = [str(layout.path)] + ([] if "--resume" in words else ["--out", str(out)])
-        default = TrainConfig.resuming(out) if "--resume" in words else None
-        if default is not None:
+        defaults = vars(TrainConfig.resuming(out)) if "--resume" in words else None
+        if defaults is not None:
             at = words.index("--resume")
             words[at : at + 2] = []
-        gsplit.train(config=cli.parse(TrainConfig, [*where, *words], prog="train", default=default))
+        gsplit.train(config=cli.parse(TrainConfig, [*where, *words], prog="train", defaults=defaults))
         return out
 
     return run

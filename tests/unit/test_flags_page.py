@@ -15,6 +15,7 @@ import yaml
 
 import gsplit.config
 from gsplit.config.fields import Checked, Range, flag_of
+from gsplit.config.flags import flags_of
 from gsplit.config.resolved import Resolved
 from gsplit.config.rules import COST, NOT_RESUMED, RESULTS, FixedInEpoch, Needed, Only, rules_of
 from gsplit.config.train import TrainConfig
@@ -48,7 +49,7 @@ CONFIGURATIONS = [
 @pytest.mark.parametrize(("command", "configuration"), CONFIGURATIONS)
 def test_every_field_is_there_with_its_rules(command, configuration):
     inherited = {field.name for field in fields(TrainConfig)} if command == "gsplit doctor" else set()
-    docs = flags_page.docstrings(configuration)
+    docs = {flag.field: flag.about for flag in flags_of(configuration)}
     for field in fields(configuration):
         if field.name in inherited:
             continue

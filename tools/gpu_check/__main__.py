@@ -16,11 +16,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
-import tyro
-
 from experiments.shared.results import markdown_table
 from gsplit import cli
 from gsplit.config.fields import Checked, Range
+from gsplit.config.flags import Positional
 from gsplit.device import accelerator
 from gsplit.device.choice import why_not
 from gsplit.device.unusable import why_none
@@ -37,7 +36,7 @@ PROG = "tools/gpu_check.sh"
 class GpuCheckConfig(Checked):
     """What only GPUs show, part by part, in ten minutes."""
 
-    out: Annotated[Path, tyro.conf.Positional] = Path("gpu-check")
+    out: Annotated[Path, Positional] = Path("gpu-check")
     """Folder for logs and the table."""
     gpus: Annotated[int, Range(1)] = 1
     """Number of GPUs; with more than one, what only several show."""

@@ -12,7 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 NEEDED = {
     "gsplit._core": "gsplit",
-    **{name: name for name in ("torch", "numpy", "psutil", "tqdm", "tyro", "pymetis")},
+    **{name: name for name in ("torch", "numpy", "psutil", "tqdm", "pymetis")},
     **{name: name for name in ("pytest", "xdist", "hypothesis", "torch_geometric")},
 }
 """Modules that the parts import, and what each is called."""

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
-from gsplit import cli
 from gsplit.config.fields import Accepted
 from gsplit.data.columns.assembled import Missing
 from gsplit.data.graph import VERTEX_SETS
@@ -53,7 +52,7 @@ class VertexFiles(Queries):
     """The column of vertex ids in the tables of features, labels and --split-file, by which their rows are matched:
     its name, or its number from 1 on, as of all flags that name columns. none: no column holds ids. By default one
     called id, node, vertex or the like; without one rows are in the order of the vertices."""
-    columns: Annotated[cli.WordList, Accepted(parse_columns)] = ()
+    columns: Annotated[tuple[str, ...], Accepted(parse_columns)] = ()
     """Kinds of columns of features, as age:number country:category, or a file FILE.toml with a line such as
     "first, last" = "category" for each; * stands for all others. number (by default),
     category (a feature of 0 and 1 for each), code (a number for each category, from 1 on), bool, time (days since
@@ -66,7 +65,7 @@ class VertexFiles(Queries):
     (rows of features, labels and --split-file)."""
     vertices: Path | None = None
     """A file of ids, one a line, which are vertices even if no edge has them."""
-    gaps: Annotated[cli.WordList, Accepted(check_words)] = WORDS
+    gaps: Annotated[tuple[str, ...], Accepted(check_words)] = WORDS
     """Words that stand for no value in features, labels and times, in any case, beside an empty field."""
     standardize: bool = False
     """Give each number and time among the features the mean 0 and the standard deviation 1 over the training
@@ -75,7 +74,7 @@ class VertexFiles(Queries):
     """The column of --labels, or else of a table of --features, that holds the labels; several as a,b."""
     label_separator: Annotated[str | None, Accepted(_check_separator)] = None
     """Separator of the classes of a vertex that may have several of them in one column, such as ';'."""
-    unlabelled: Annotated[cli.WordList, Accepted(check_words)] = ()
+    unlabelled: Annotated[tuple[str, ...], Accepted(check_words)] = ()
     """Words beside --gaps that stand for no label."""
     split_column: str | None = None
     """The column of --split-file, or else of a table of --labels or --features, that says train, valid, test or

@@ -11,6 +11,8 @@ import pytest
 from support.garbage import assert_holds
 
 import gsplit
+from gsplit.config.flags import flags_of
+from gsplit.data.build import BuildOptions
 from gsplit.errors import InputError
 
 EDGES = "src,dst\nann,bob\nbob,cid\ncid,dan\ndan,eve\n"
@@ -103,7 +105,8 @@ def test_lists_of_class_numbers(imported):
 )
 def test_split_by_a_column(imported, column, bounds, train, valid, test):
     if bounds[0] == "30":  # words of a command line
-        bounds = gsplit.cli._values_from_words([",".join(bounds)])
+        (flag,) = (flag for flag in flags_of(BuildOptions) if flag.field == "split")
+        bounds = flag.value("--split", [",".join(bounds)])
     graph = imported(labels="people.csv", label_column="kind", split_by=column, split=bounds).graph
     assert [graph.vertex_set(name).tolist() for name in ("train", "valid", "test")] == [train, valid, test]
 

@@ -101,7 +101,7 @@ def test_the_command_takes_the_number_of_parts_from_the_file(store, tmp_path, pa
 def test_a_recipe_may_name_the_file(store, tmp_path, parts):
     file = as_npy(tmp_path / "parts", parts)
     (tmp_path / "own.toml").write_text(f'store = "{store}"\nout = "{tmp_path / "layout"}"\nmethod = "{file}"\n')
-    partition(read_recipe(tmp_path / "own.toml"))
+    partition(PartitionConfig(**read_recipe(tmp_path / "own.toml")))
     assert open_layout(tmp_path / "layout").parts == 3
 
 

@@ -189,7 +189,7 @@ def recipe(tmp_path, store):
 
 def test_a_recipe_gives_the_flags(recipe, store, tmp_path):
     text = f'store = STORE\nout = "{tmp_path}/layout"\nparts = 3\nmethod = "random"\nseed = 7\noverwrite = true\n'
-    assert read_recipe(recipe(text + "fan-out = [5, -1]\n")) == PartitionConfig(
+    assert PartitionConfig(**read_recipe(recipe(text + "fan-out = [5, -1]\n"))) == PartitionConfig(
         store=store, out=tmp_path / "layout", parts=3, method="random", seed=7, overwrite=True, fan_out=(5, -1)
     )
 
@@ -197,7 +197,10 @@ def test_a_recipe_gives_the_flags(recipe, store, tmp_path):
 def test_our_own_recipes_can_be_read():
     recipes = sorted((Path(__file__).parents[3] / "partition").glob("*.toml"))
     assert [path.stem for path in recipes] == ["demo", "products"]
-    assert {path.stem: read_recipe(path).weights for path in recipes} == {"demo": "uniform", "products": "presample"}
+    assert {path.stem: read_recipe(path)["weights"] for path in recipes} == {
+        "demo": "uniform",
+        "products": "presample",
+    }
 
 
 def test_flags_override_the_recipe(recipe, tmp_path):
