@@ -245,7 +245,7 @@ def help_text(command: Callable[..., Any], flags: Sequence[Flag], prog: str) -> 
             note = " (required)" if flag.required else f" (default: {default})" if default else ""
             lines += [f"  {flag.usage}", filled(flag.about + note, " " * 8)]
         blocks += ["\n".join(lines)] if group else []
-    if any(kind_of(flag.annotation)[1] for flag in flags):
+    if any(flag.takes and kind_of(flag.annotation)[1] for flag in flags):
         blocks.append(filled("None as a value stands for no value, where there is no default."))
     return "\n\n".join(blocks)
 
