@@ -93,7 +93,7 @@ def parse(
     flags = flags_of(command, defaults)
     if any(word in HELP for word in arguments):
         say(help_text(command, flags, prog))
-        sys.exit()
+        sys.exit(0)
     try:
         parsed = call(command, flags, {**(defaults or {}), **read(flags, arguments, prog, answers or {})})
     except InputError as error:

@@ -126,7 +126,7 @@ def test_a_function_gets_its_groups():
 def printed(capsys, command) -> str:
     with pytest.raises(SystemExit) as end:
         cli.parse(command, ["--what", "--help"], prog="command")
-    assert not end.value.code
+    assert end.value.code == 0
     return capsys.readouterr().out
 
 
