@@ -123,6 +123,8 @@ def train_epoch(
     optimizer: torch.optim.Optimizer,
     reducer: Reducer,
     epoch: int,
+    *,
+    mixed: bool,
 ) -> Epoch:
     """One epoch of this trainer."""
     reducer.seconds, reducer.num_bytes = 0.0, 0
@@ -142,8 +144,9 @@ def train_epoch(
             break
         loaded = baseline.load(batch)
         clock.lap("loading")
-        logits = model(*loaded.arguments)[: len(loaded.labels)]
-        loss = F.cross_entropy(logits, loaded.labels)
+        with torch.autocast("cpu", torch.bfloat16, enabled=mixed):
+            logits = model(*loaded.arguments)[: len(loaded.labels)]
+        loss = F.cross_entropy(logits.float(), loaded.labels)
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         optimizer.step()
@@ -218,7 +221,7 @@ def train(rank: int, folder: Path) -> None:
     optimizer = torch.optim.Adam(model.parameters(), lr=workload.lr)
     epochs = []
     for number in range(workload.epochs):
-        own = train_epoch(baseline, model, optimizer, reducer, number)
+        own = train_epoch(baseline, model, optimizer, reducer, number, mixed=workload.mixed)
         all_own: list[Any] = [None] * workload.trainers
         dist.all_gather_object(all_own, own)
         accuracies = accuracies_of(baseline) if workload.evaluate and rank == 0 else {}

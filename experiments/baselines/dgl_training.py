@@ -82,7 +82,7 @@ class DGLTraining:
         self._workload = workload
         form = next(form for form in FORMS if form.name == setting.form)
         self.ahead = setting.workers > 0
-        self._stored = StoredGraph(Path(workload.store))
+        self._stored = StoredGraph(Path(workload.store), mixed=workload.mixed)
         indptr, indices = arrays_of_bits(Path(workload.store), form.bits)
         dtype = torch.int32 if form.bits == 32 else torch.int64
         arrays = (torch.from_numpy(indptr), torch.from_numpy(indices), torch.empty(0, dtype=dtype))

@@ -86,7 +86,7 @@ class PyGTraining:
 
     def __init__(self, workload: Workload, rank: int) -> None:
         self._workload = workload
-        self._stored = stored = StoredGraph(Path(workload.store))
+        self._stored = stored = StoredGraph(Path(workload.store), mixed=workload.mixed)
         train = stored.vertices("train")
         # As in the example, which leaves out what does not divide.
         self._own = train.split(len(train) // workload.trainers)[rank]

@@ -25,13 +25,15 @@ class StoredGraph:
 
     Args:
         folder: of the store.
+        mixed: keep feature rows in bfloat16, a copy of the process.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, mixed: bool = False) -> None:
         graph = open_store(folder).graph
         assert graph.features is not None
         self.indptr, self.indices = graph.indptr, graph.indices
-        self._features = torch.from_numpy(mapped(folder / "features.npy"))
+        features = torch.from_numpy(mapped(folder / "features.npy"))
+        self._features = features.bfloat16() if mixed else features
         self.labels = torch.from_numpy(mapped(folder / "labels.npy"))
         """int64 [N]"""
         self._vertices = {
@@ -49,8 +51,9 @@ class StoredGraph:
         return {name: (self._vertices[name], self.labels[self._vertices[name]]) for name in ("valid", "test")}
 
     def rows(self, vertices: Tensor) -> Tensor:
-        """float32 [n, D] features."""
-        return self._features[vertices.long()].float()
+        """Features [n, D] in float32, or in bfloat16 where they are kept so."""
+        rows = self._features[vertices.long()]
+        return rows if rows.dtype == torch.bfloat16 else rows.float()
 
     def all_rows(self) -> Tensor:
         """float32 [N, D] features."""

@@ -45,6 +45,14 @@ class Workload:
     """Take the accuracy on the validation and test vertices after each epoch, outside what is timed."""
     check: bool = False
     """Look at the blocks of the first mini-batches before training, and train nothing where they are wrong."""
+    precision: str = "32"
+    """As ``gsplit train --precision``; with bf16-mixed others compute under PyTorch's autocast, on features in
+    bfloat16."""
+
+    @property
+    def mixed(self) -> bool:
+        """Whether rows are bfloat16."""
+        return self.precision == "bf16-mixed"
 
     @property
     def share(self) -> int:

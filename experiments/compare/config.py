@@ -14,6 +14,8 @@ from gsplit.config.partition import Method, Weights
 from gsplit.errors import InputError
 
 SYSTEMS = ("gsplit", "dgl", "pyg", "pagraph", "quiver", "torch-quiver")
+PRECISIONS = ("32", "bf16-mixed")
+"""What a system may compute in, as NAME:PRECISION."""
 OURS = "gsplit"
 """The system that the others are compared with."""
 LR = 0.003
@@ -27,8 +29,11 @@ def _split(systems: str) -> tuple[str, ...]:
 def _accept_systems(systems: str) -> None:
     names = _split(systems)
     for name in names:
-        if name not in SYSTEMS:
+        system, colon, precision = name.partition(":")
+        if system not in SYSTEMS:
             raise InputError(f"unknown system {name!r}; choose from {', '.join(SYSTEMS)}")
+        if colon and precision not in PRECISIONS:
+            raise InputError(f"unknown precision in {name!r}; choose from {', '.join(PRECISIONS)}")
     if len(set(names)) < len(names) or not names:
         raise InputError(f"--systems takes names, each once, with commas, not {systems!r}")
 
@@ -133,7 +138,8 @@ class CompareConfig(BenchConfig):
     """Whole epochs of GSplit beside DGL's, PyG's and the strategies of PaGraph and Quiver."""
 
     systems: Annotated[str, Accepted(_accept_systems)] = ",".join(SYSTEMS)
-    """Names with commas: gsplit, dgl, pyg, pagraph, quiver, torch-quiver."""
+    """Names with commas: gsplit, dgl, pyg, pagraph, quiver, torch-quiver; each as it is or as NAME:bf16-mixed, under
+    PyTorch's autocast with features in bfloat16."""
     search_epochs: Count = 2
     """Epochs by which a setting is judged, after one that warms up; 0 takes the defaults."""
     accuracy_epochs: Count = 5

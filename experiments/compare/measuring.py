@@ -9,13 +9,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from experiments.baselines.workload import Outcome, Setting
+from experiments.baselines.workload import Outcome, Setting, Workload
 from experiments.compare import systems
 from experiments.compare.config import BenchConfig, CompareConfig
 from experiments.compare.graphs import Graph
 from experiments.compare.pairs import InRound, Round, middle, seconds_of
 from experiments.compare.search import Found, search
-from experiments.compare.systems import Contender, Ran, System
+from experiments.compare.systems import Contender, Ran, System, precision_of
 from experiments.shared.processes import Memory, RunFailed
 from experiments.shared.results import markdown, write_json
 from experiments.shared.rounds import calibrate, in_turn
@@ -76,7 +76,7 @@ def find_setting(bench: Bench[CompareConfig], system: System) -> Found:
     config = bench.config
     if config.search_epochs == 0:
         return Found(best=Setting(**{name: values[0] for name, values in system.choices.items()}), tried=[])
-    workload = replace(config.workload(bench.graph.store), epochs=1 + config.search_epochs, check=True)
+    workload = replace(workload_of(bench, system), epochs=1 + config.search_epochs, check=True)
 
     def measure(setting: Setting) -> float:
         contender = Contender(system=system, workload=workload, setting=setting, cache=_cache(config, system))
@@ -91,9 +91,14 @@ def find_setting(bench: Bench[CompareConfig], system: System) -> Found:
 
 def contender_of(bench: Bench[CompareConfig], system: System, setting: Setting) -> Contender:
     """A system with the setting that was found."""
-    config = bench.config
-    workload = config.workload(bench.graph.store)
-    return Contender(system=system, workload=workload, setting=setting, cache=_cache(config, system))
+    return Contender(
+        system=system, workload=workload_of(bench, system), setting=setting, cache=_cache(bench.config, system)
+    )
+
+
+def workload_of(bench: Bench[CompareConfig], system: System) -> Workload:
+    """What a system trains: what all do, in its precision."""
+    return replace(bench.config.workload(bench.graph.store), precision=precision_of(system.name))
 
 
 def _cache(config: CompareConfig, system: System) -> int:

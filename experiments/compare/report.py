@@ -10,7 +10,7 @@ from experiments.compare.config import OURS
 from experiments.compare.measuring import Bench
 from experiments.compare.pairs import COMPARED, Round, accuracy_rows, best_of, epoch_row, noise_rows, ratio_row
 from experiments.compare.search import Found
-from experiments.compare.systems import Contender
+from experiments.compare.systems import Contender, base_of
 from experiments.shared.processes import Memory
 from experiments.shared.results import versions
 from experiments.shared.rounds import cores
@@ -57,7 +57,11 @@ def main_tables(
                 "peak_pss_bytes": watched.pss_bytes if watched else None,
             }
         )
-    rows = [ratio_row(rounds, name, OURS, what) for what in COMPARED for name in names if name != OURS]
+    ours = [name for name in names if base_of(name) == OURS]
+    rows = [
+        ratio_row(rounds, name, own, what) for own in ours for what in COMPARED for name in names if name not in ours
+    ]
+    rows += [ratio_row(rounds, OURS, own, what) for own in ours[1:] for what in COMPARED if OURS in ours]
     return {"systems": systems, "ratios": [row for row in rows if row], "noise": noise_rows(rounds)}
 
 

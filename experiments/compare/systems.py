@@ -7,7 +7,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -90,9 +90,10 @@ def run(contender: Contender, graph: Graph, folder: Path, *, limit_s: float, wat
 
 def baseline_command(contender: Contender, graph: Graph, folder: Path) -> list[str]:
     """The command of DGL's or PyG's own training; its order is written into the folder."""
-    if contender.system.name == "dgl":
+    name = base_of(contender.system.name)
+    if name == "dgl":
         write_arrays(graph.store, 32 if "32" in contender.setting.form else 64)
-    Order(system=contender.system.name, workload=contender.workload, setting=contender.setting).write(folder)
+    Order(system=name, workload=contender.workload, setting=contender.setting).write(folder)
     return [sys.executable, "-m", "experiments.baselines.data_parallel", str(folder)]
 
 
@@ -115,6 +116,7 @@ def _engine_command(contender: Contender, graph: Graph, folder: Path) -> list[st
         "lr": workload.lr,
         "dropout": workload.dropout,
         "seed": workload.seed,
+        "precision": workload.precision,
         "samplers": contender.setting.workers,
         "validate_every": int(workload.evaluate),
         "checkpoint_every": 0,
@@ -172,6 +174,7 @@ def epoch_of(record: Mapping[str, Any], test_accuracy: float | None, tested: int
 
 def missing(name: str) -> str | None:
     """Why a system cannot run here; None where it can."""
+    name = base_of(name)
     if name == "dgl" and importlib.util.find_spec("dgl") is None:
         return "DGL is not installed; pip install '.[dgl]' (Python 3.10 or 3.11)"
     if name == "pyg" and importlib.util.find_spec("torch_geometric") is None:
@@ -184,8 +187,25 @@ def missing(name: str) -> str | None:
     return None
 
 
+def base_of(name: str) -> str:
+    """The system's name without its precision."""
+    return name.partition(":")[0]
+
+
+def precision_of(name: str) -> str:
+    """The precision of ``NAME:PRECISION``; without one float32."""
+    return name.partition(":")[2] or "32"
+
+
 def system_of(name: str) -> System:
-    """A system that is not missing."""
+    """A system that is not missing, by its name and, where that has one, its precision."""
+    system = _system_of(base_of(name))
+    if base_of(name) == name:
+        return system
+    return replace(system, name=name, label=f"{system.label}; {precision_of(name)}")
+
+
+def _system_of(name: str) -> System:
     if name == "dgl":
         return System(
             name="dgl",

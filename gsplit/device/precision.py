@@ -16,12 +16,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import Tensor
 
-DEFAULT, BFLOAT16 = "32", "bf16-mixed"
+DEFAULT: Final = "32"
+BFLOAT16: Final = "bf16-mixed"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
+from gsplit.config.model import PrecisionName
 from gsplit.device import accelerator
 from gsplit.device.precision import BFLOAT16, DEFAULT
 from gsplit.nn.rowwise.mixed import Term, multiplied
@@ -24,10 +25,10 @@ WORTH_IT = 1.5
 logger = logging.getLogger(__name__)
 
 
-def fastest_precision(device: torch.device) -> str:
+def fastest_precision(device: torch.device) -> PrecisionName:
     """The name of the precision whose products are fastest on a device, ``32`` or ``bf16-mixed``; said in a line."""
     times = products_s(torch.float32, device) / products_s(torch.bfloat16, device)
-    name = BFLOAT16 if times >= WORTH_IT else DEFAULT
+    name: PrecisionName = BFLOAT16 if times >= WORTH_IT else DEFAULT
     logger.info("--precision auto is %s: products in bfloat16 are %.1f times as fast here as in float32", name, times)
     return name
 

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from gsplit.config.fields import flag_of
+from gsplit.config.model import PrecisionName
 from gsplit.config.optimisation import DEFAULT_METRIC, ERRORS
 from gsplit.config.predict import check_what
 from gsplit.config.resolved import Placed
@@ -136,7 +137,7 @@ def resolve(
     return run
 
 
-def _precision(config: TrainConfig, device: str) -> str:
+def _precision(config: TrainConfig, device: str) -> PrecisionName:
     """The name of a run's precision: what was asked for, the default, or by ``auto`` the fastest on its device."""
     return fastest_precision(torch.device(device)) if config.precision == "auto" else config.precision or DEFAULT
 
