@@ -171,7 +171,7 @@ def test_an_epoch_says_what_it_did(store, alone):
         model = torch.nn.parallel.DistributedDataParallel(baseline.model)
         before = [p.detach().clone() for p in model.parameters()]
         optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-        epoch = train_epoch(baseline, model, optimizer, Reducer(model), 0)
+        epoch = train_epoch(baseline, model, optimizer, Reducer(model), 0, mixed=False)
         assert all((p != old).any() for p, old in zip(model.parameters(), before, strict=True))
         batches = -(-len(baseline._stored.vertices("train")) // 20)
         assert epoch.reduced_bytes == batches * sum(p.nbytes for p in model.parameters())
