@@ -165,18 +165,20 @@ def test_forms_of_dgls_sampler_are_found_good_or_corrupt(store, alone):
 
 
 @needs_dgl
-def test_an_epoch_says_what_it_did(store, alone):
-    workload = workload_of(store, fan_out=(4, 3))
+@pytest.mark.parametrize("precision", ["32", "bf16-mixed"])
+def test_an_epoch_says_what_it_did(store, alone, precision):
+    workload = workload_of(store, fan_out=(4, 3), precision=precision)
     for baseline in (dgl_of(workload), pyg_of(workload), dgl_of(workload, workers=1)):
         model = torch.nn.parallel.DistributedDataParallel(baseline.model)
         before = [p.detach().clone() for p in model.parameters()]
         optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-        epoch = train_epoch(baseline, model, optimizer, Reducer(model), 0, mixed=False)
+        epoch = train_epoch(baseline, model, optimizer, Reducer(model), 0, mixed=workload.mixed)
         assert all((p != old).any() for p, old in zip(model.parameters(), before, strict=True))
         batches = -(-len(baseline._stored.vertices("train")) // 20)
         assert epoch.reduced_bytes == batches * sum(p.nbytes for p in model.parameters())
         assert epoch.edges > epoch.input_rows > 0
-        assert epoch.loaded_bytes == epoch.input_rows * baseline._stored.row_bytes
+        row_bytes = baseline._stored.num_features * (2 if precision == "bf16-mixed" else 4)
+        assert epoch.loaded_bytes == epoch.input_rows * row_bytes
         assert set(epoch.stages) == set(STAGES)
         assert all(seconds >= 0 for seconds in epoch.stages.values())
         assert sum(epoch.stages.values()) <= epoch.seconds * 1.001
