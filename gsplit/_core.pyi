@@ -224,18 +224,10 @@ def attention_backward(
 ) -> None: ...
 def has_tiles() -> bool: ...
 def multiply_mixed(
-    terms: Sequence[tuple[Tensor | NDArray[Any], NDArray[np.int64] | None, Tensor, bool]],
-    bias: Tensor | None,
-    out: Tensor,
-    threads: int = 1,
+    terms: Sequence[tuple[Tensor, Tensor, bool]], bias: Tensor | None, out: Tensor, threads: int = 1
 ) -> None: ...
 def mixed_gradient(
-    gradients: Tensor,
-    x: Tensor | NDArray[Any],
-    ids: NDArray[np.int64] | None,
-    out: Tensor,
-    column_sums: Tensor | None = None,
-    threads: int = 1,
+    gradients: Tensor, x: Tensor, out: Tensor, column_sums: Tensor | None = None, threads: int = 1
 ) -> None: ...
 def instruction_sets() -> list[str]: ...
 def use_instruction_set(name: str) -> None: ...

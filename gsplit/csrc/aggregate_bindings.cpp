@@ -53,17 +53,13 @@ using GradientArrays = std::tuple<Values<const float>, Values<float>>;
 template <class Narrow, class Wide>
 using Either = std::variant<Values<Narrow>, Values<Wide>>;
 using MixedArray = Either<const BFloat16, const float>;
-/// Rows, which of them (None: all), a weight, and whether that is transposed.
-using TermArrays = std::tuple<MixedArray, std::optional<Array<int64_t>>, Values<const float>, bool>;
+/// Rows, a weight, and whether that is transposed.
+using TermArrays = std::tuple<MixedArray, Values<const float>, bool>;
 
 template <class Narrow, class Wide>
 std::variant<Matrix<Narrow>, Matrix<Wide>> either_of(const Either<Narrow, Wide>& array) {
   if (const auto* narrow = std::get_if<Values<Narrow>>(&array)) return matrix_of(*narrow);
   return matrix_of(std::get<Values<Wide>>(array));
-}
-
-MixedRows mixed_of(const MixedArray& x, const std::optional<Array<int64_t>>& ids) {
-  return {either_of(x), ids ? std::optional{span_of(*ids)} : std::nullopt};
 }
 
 PickedRows picked(const Values<const float>& x, const std::optional<Array<int64_t>>& ids) {
@@ -235,8 +231,8 @@ void bind_aggregate(nb::module_& m) {
       [](const std::vector<TermArrays>& terms, std::optional<Array<float>> bias, Either<BFloat16, float> out,
          int threads) {
         std::vector<MixedTerm> wanted;
-        for (const auto& [x, ids, weight, transposed] : terms)
-          wanted.push_back({mixed_of(x, ids), matrix_of(weight), transposed});
+        for (const auto& [x, weight, transposed] : terms)
+          wanted.push_back({either_of(x), matrix_of(weight), transposed});
         const auto to = either_of(out);
         nb::gil_scoped_release unlocked;
         multiply_mixed(wanted, span_of(bias), to, threads);
@@ -245,16 +241,16 @@ void bind_aggregate(nb::module_& m) {
       nb::arg("threads") = 1);
   m.def(
       "mixed_gradient",
-      [](MixedArray gradients, MixedArray x, std::optional<Array<int64_t>> ids, Values<float> out,
-         std::optional<Writable<float>> column_sums, int threads) {
-        const auto of_outputs = mixed_of(gradients, std::nullopt), rows = mixed_of(x, ids);
+      [](MixedArray gradients, MixedArray x, Values<float> out, std::optional<Writable<float>> column_sums,
+         int threads) {
+        const auto of_outputs = either_of(gradients), rows = either_of(x);
         const auto to = matrix_of(out);
         nb::gil_scoped_release unlocked;
         const auto sums = column_sums ? span_of(*column_sums) : std::span<float>();
         mixed_gradient(of_outputs, rows, to, sums, threads);
       },
-      nb::arg("gradients").noconvert(), nb::arg("x").noconvert(), nb::arg("ids").noconvert().none(),
-      nb::arg("out").noconvert(), nb::arg("column_sums").noconvert().none() = nb::none(), nb::arg("threads") = 1);
+      nb::arg("gradients").noconvert(), nb::arg("x").noconvert(), nb::arg("out").noconvert(),
+      nb::arg("column_sums").noconvert().none() = nb::none(), nb::arg("threads") = 1);
   m.def("instruction_sets", &instruction_sets);
   m.def("use_instruction_set", &use_instruction_set, nb::arg("name"));
   m.def(

@@ -2,7 +2,6 @@
 
 #include <cstdlib>
 #include <memory>
-#include <string>
 
 #include "aggregate_shared.hpp"
 #include "tile_products.hpp"
@@ -53,19 +52,9 @@ class Aligned {
 
 tiles::Rows rows_of(const MixedRows& x) {
   tiles::Rows rows{};
-  int64_t there = 0;
-  std::visit([&](const auto& table) { there = table.rows, rows.width = table.width, rows.stride = table.stride; },
-             x.table);
-  if (const auto* narrow = std::get_if<Matrix<const BFloat16>>(&x.table)) rows.narrow = narrow->data;
-  else rows.wide = std::get<Matrix<const float>>(x.table).data;
-  rows.rows = there;
-  if (x.ids) {
-    for (const int64_t id : *x.ids)
-      if (id < 0 || id >= there)
-        throw std::invalid_argument("row " + std::to_string(id) + " is outside 0 .. " + std::to_string(there - 1));
-    rows.ids = x.ids->data();
-    rows.rows = static_cast<int64_t>(x.ids->size());
-  }
+  std::visit([&](const auto& of) { rows.rows = of.rows, rows.width = of.width, rows.stride = of.stride; }, x);
+  if (const auto* narrow = std::get_if<Matrix<const BFloat16>>(&x)) rows.narrow = narrow->data;
+  else rows.wide = std::get<Matrix<const float>>(x).data;
   return rows;
 }
 

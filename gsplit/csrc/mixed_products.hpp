@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <variant>
 #include <vector>
@@ -15,11 +14,8 @@ namespace gsplit {
 /// Whether this machine has the tiles of AMX, and the system lets this process use them, which is asked once.
 bool has_tiles();
 
-/// Rows of a matrix of either type: all of them, or row ids[0], ids[1], ... of it.
-struct MixedRows {
-  std::variant<Matrix<const BFloat16>, Matrix<const float>> table;
-  std::optional<std::span<const int64_t>> ids;
-};
+/// Rows of either type.
+using MixedRows = std::variant<Matrix<const BFloat16>, Matrix<const float>>;
 
 /// x * weight^T, or x * weight where that is transposed.
 struct MixedTerm {
@@ -31,8 +27,8 @@ struct MixedTerm {
 using MixedOut = std::variant<Matrix<BFloat16>, Matrix<float>>;
 
 /// out = bias + the sum of one or two products; a term with fewer rows than out counts 0 in the others. Each row is
-/// computed alike with any number of threads. Throws std::invalid_argument for shapes that do not fit, an id outside
-/// the table, and on a machine without tiles.
+/// computed alike with any number of threads. Throws std::invalid_argument for shapes that do not fit, and on a
+/// machine without tiles.
 void multiply_mixed(const std::vector<MixedTerm>& terms, std::span<const float> bias, const MixedOut& out,
                     int threads);
 

@@ -7,8 +7,7 @@ namespace gsplit::tiles {
 namespace {
 
 constexpr int64_t TILE_VALUES = SIDE * DEPTH;
-constexpr int64_t BLOCK = 2 * SIDE;        // rows that are multiplied at a time
-constexpr int64_t ROWS_AHEAD = 2 * BLOCK;  // picked rows that are on their way
+constexpr int64_t BLOCK = 2 * SIDE;  // rows that are multiplied at a time
 constexpr int64_t LINE = 64;
 
 /// All eight tiles whole, while a call lasts.
@@ -31,8 +30,6 @@ class Configured {
   Configured& operator=(const Configured&) = delete;
 };
 
-inline int64_t at(const Rows& x, int64_t row) { return (x.ids == nullptr ? row : x.ids[row]) * x.stride; }
-
 inline __mmask32 first(int64_t count) { return count >= DEPTH ? ~0u : (1u << count) - 1; }
 
 /// 32 values in bfloat16, of which those that the mask leaves out are 0 and not read.
@@ -50,12 +47,6 @@ inline void in_type(const Rows& x, Work work) {
   else work(x.wide);
 }
 
-inline void fetch(const Rows& x, int64_t row) {
-  const int64_t item = x.narrow != nullptr ? sizeof(BFloat16) : sizeof(float);
-  const char* begin = (x.narrow != nullptr ? (const char*)x.narrow : (const char*)x.wide) + at(x, row) * item;
-  for (int64_t byte = 0; byte < x.width * item; byte += LINE) _mm_prefetch(begin + byte, _MM_HINT_T1);
-}
-
 /// Rows begin .. end as left tiles [2, steps, SIDE, DEPTH], with zeros behind them.
 template <class T>
 void pack_left(const Rows& x, const T* values, int64_t begin, int64_t end, BFloat16* packed) {
@@ -67,8 +58,7 @@ void pack_left(const Rows& x, const T* values, int64_t begin, int64_t end, BFloa
       for (int64_t s = 0; s < steps; ++s) _mm512_store_si512(to + s * TILE_VALUES, _mm512_setzero_si512());
       continue;
     }
-    if (x.ids != nullptr && begin + r + ROWS_AHEAD < x.rows) fetch(x, begin + r + ROWS_AHEAD);
-    const T* from = values + at(x, begin + r);
+    const T* from = values + (begin + r) * x.stride;
     for (int64_t s = 0; s < whole; ++s) _mm512_store_si512(to + s * TILE_VALUES, half_line(from + s * DEPTH, ~0u));
     if (whole < steps) _mm512_store_si512(to + whole * TILE_VALUES, half_line(from + whole * DEPTH, rest));
   }
@@ -131,16 +121,14 @@ void pack_pairs(const Rows& x, const T* values, int64_t begin, int64_t end, int6
   const __m512i lower = _mm512_load_si512(order[0]), upper = _mm512_load_si512(order[1]);
   for (int64_t s = 0; s < steps; ++s) {
     const int64_t from = begin + s * DEPTH;
-    if (x.ids != nullptr)
-      for (int64_t row = from + DEPTH; row < from + 2 * DEPTH && row < x.rows; ++row) fetch(x, row);
     for (int64_t column = 0; column < x.width; column += DEPTH) {
       const __mmask32 mask = first(x.width - column);
       __m512i low_pairs[SIDE], high_pairs[SIDE];
       for (int64_t r = 0; r < SIDE; ++r) {
         const int64_t row = from + 2 * r;
         const __m512i none = _mm512_setzero_si512();
-        const __m512i one = row < end ? half_line(values + at(x, row) + column, mask) : none;
-        const __m512i other = row + 1 < end ? half_line(values + at(x, row + 1) + column, mask) : none;
+        const __m512i one = row < end ? half_line(values + row * x.stride + column, mask) : none;
+        const __m512i other = row + 1 < end ? half_line(values + (row + 1) * x.stride + column, mask) : none;
         low_pairs[r] = _mm512_permutex2var_epi16(one, lower, other);
         high_pairs[r] = _mm512_permutex2var_epi16(one, upper, other);
         if (column_sums != nullptr) {

@@ -6,9 +6,9 @@
 //
 // A tile holds 16 rows of 64 bytes; one instruction adds to 16 x 16 sums the products of 16 x 32 left and 32 x 16
 // right values, of which pairs that follow each other in the sum lie side by side. So weights are packed once a call,
-// pair by pair, and rows a block at a time, which stays in the first two caches. Rows in bfloat16 or float32, beside
-// each other or picked by ids, are all the same once they are packed, and what is no whole tile is filled with zeros:
-// no row is read beyond its end. Blocks of 2 x 2 tiles of sums load each tile of values once for two products.
+// pair by pair, and rows a block at a time, which stays in the first two caches. Rows in bfloat16 or float32 are the
+// same once they are packed, and what is no whole tile is filled with zeros: no row is read beyond its end. Blocks of
+// 2 x 2 tiles of sums load each tile of values once for two products.
 //
 // A library's products of such shapes are as fast, but it compiles a kernel for each number of rows, and mini-batches
 // have another one each (docs/development/log.md, "Products in bfloat16").
@@ -28,11 +28,10 @@ inline constexpr int64_t CHUNK = 512;  // rows whose gradients are packed at a t
 /// Number of tiles that cover so many values.
 inline int64_t cover(int64_t values, int64_t side) { return (values + side - 1) / side; }
 
-/// Rows of either type: row i is row ids[i] where there are ids.
+/// Rows of either type.
 struct Rows {
   const BFloat16* narrow;
   const float* wide;  // in its place
-  const int64_t* ids;
   int64_t rows;
   int64_t width;
   int64_t stride;

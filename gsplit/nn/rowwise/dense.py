@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -41,8 +40,9 @@ def products(
         dtype: of the results, as :func:`~gsplit.kernels.product_dtype` says.
     """
     weights = [weight for _, weight, _ in maps]
-    if is_mixed(dtype, *weights):
-        return [multiplied([Term(_first(x, first), weight)], bias, dtype) for first, weight, bias in maps]
+    if is_mixed(dtype, *weights) and not _are_read_once(x, *map(len, weights)):
+        rows = copied(x)
+        return [multiplied([Term(rows[:first], weight)], bias, dtype) for first, weight, bias in maps]
     fits = all(weight.dtype == x.dtype and weight.shape[1] == x.shape[1] for weight in weights)
     if not fits or not are_narrow(x, *map(len, weights)):
         rows = copied(x)
@@ -53,7 +53,7 @@ def products(
         for (_, weight, bias), out in zip(maps, outs, strict=True)
     ]
     _core.project_narrow(*_table(x), wanted, threads=torch.get_num_threads())
-    return outs
+    return [out.to(dtype) for out in outs]
 
 
 def products_back(*terms: tuple[Tensor, Tensor]) -> Tensor:
@@ -83,13 +83,17 @@ def weight_gradients(
         x: [n, D].
         bias: whether the first product has one whose gradient is wanted, the sum of the gradients' rows; else None.
     """
-    if gradients[0].dtype in SHORT:
+    outputs = [gradient.shape[1] for gradient in gradients]
+    if gradients[0].dtype in SHORT and not _are_read_once(x, *outputs):
+        rows = copied(x)
         found = [
-            mixed_gradient(gradient, x, gradient.dtype, bias=bias and i == 0) for i, gradient in enumerate(gradients)
+            mixed_gradient(gradient, rows, gradient.dtype, bias=bias and i == 0)
+            for i, gradient in enumerate(gradients)
         ]
         return [weight for weight, _ in found], found[0][1]
+    gradients = [gradient.to(x.dtype) for gradient in gradients]
     of_bias = gradients[0].sum(dim=0) if bias else None
-    if not are_narrow(x, *(gradient.shape[1] for gradient in gradients)):
+    if not are_narrow(x, *outputs):
         rows = copied(x)
         return [gradient.t() @ rows[: len(gradient)] for gradient in gradients], of_bias
     outs = [torch.empty((gradient.shape[1], x.shape[1]), dtype=x.dtype) for gradient in gradients]
@@ -105,8 +109,9 @@ def are_narrow(x: Tensor | StoredRows, *outputs: int) -> bool:
     return all(_core.narrow_fits(number, x.shape[1]) for number in outputs)
 
 
-def _first(x: Tensor | StoredRows, count: int) -> Tensor | StoredRows:
-    return replace(x, ids=x.ids[:count]) if isinstance(x, StoredRows) else x[:count]
+def _are_read_once(x: Tensor | StoredRows, *outputs: int) -> bool:
+    """Return whether rows that lie on the host are narrowed: reading them is all that takes time, in any type."""
+    return isinstance(x, StoredRows) and are_narrow(x, *outputs)
 
 
 def _table(x: Tensor | StoredRows) -> tuple[Any, Any]:

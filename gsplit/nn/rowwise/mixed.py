@@ -15,14 +15,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import gsplit._core as _core
-from gsplit.kernels import StoredRows, copied, in_core
+from gsplit.kernels import in_core
 from gsplit.kernels.sums import SHORT, core_rests
 
 
 class Term(NamedTuple):
     """``x @ weight.t()``, or ``x @ weight``."""
 
-    x: Tensor | StoredRows
+    x: Tensor
     """[n, D]."""
     weight: Tensor
     """float32 [O, D], or [D, O]."""
@@ -50,7 +50,7 @@ def multiplied(
     outputs = first.weight.shape[1] if first.turned else first.weight.shape[0]
     if _by_tiles(first.x, dtype):
         out = torch.empty((len(first.x), outputs), dtype=out_dtype or dtype)
-        given = [(*_table(x), weight.detach().contiguous(), turned) for x, weight, turned in terms]
+        given = [(_rows(x), weight.detach().contiguous(), turned) for x, weight, turned in terms]
         begins = None if bias is None else bias.detach().contiguous()
         _core.multiply_mixed(given, begins, out, threads=torch.get_num_threads())
         return out
@@ -62,9 +62,7 @@ def multiplied(
         return total.to(out_dtype or dtype)
 
 
-def gradient(
-    gradients: Tensor, x: Tensor | StoredRows, dtype: torch.dtype, *, bias: bool = False
-) -> tuple[Tensor, Tensor | None]:
+def gradient(gradients: Tensor, x: Tensor, dtype: torch.dtype, *, bias: bool = False) -> tuple[Tensor, Tensor | None]:
     """``gradients.t() @ x[: len(gradients)]``, float32 [O, D], what a weight gets; with ``bias`` also what that gets.
 
     Args:
@@ -76,15 +74,15 @@ def gradient(
     if _by_tiles(x, dtype):
         out = torch.empty((gradients.shape[1], x.shape[1]))
         sums = torch.empty(gradients.shape[1]) if bias else None
-        _core.mixed_gradient(_rows(gradients), *_table(x), out, sums, threads=torch.get_num_threads())
+        _core.mixed_gradient(_rows(gradients), _rows(x), out, sums, threads=torch.get_num_threads())
         return out, sums
-    rows = copied(x)[: len(gradients)]
+    rows = x[: len(gradients)]
     wide = _widened(rows, dtype)
     product = (gradients.to(wide).t() @ rows.to(wide)).float()
     return product, gradients.sum(dim=0, dtype=torch.float32) if bias else None
 
 
-def _widened(x: Tensor | StoredRows, dtype: torch.dtype) -> torch.dtype:
+def _widened(x: Tensor, dtype: torch.dtype) -> torch.dtype:
     """The type that PyTorch multiplies in: few CPUs have fast products of short types."""
     return torch.float32 if x.device.type == "cpu" and not core_rests[0] else dtype
 
@@ -95,16 +93,12 @@ def _without_autocast(device: torch.device) -> AbstractContextManager[Any]:
 
 def _product(term: Term, dtype: torch.dtype, bias: Tensor | None) -> Tensor:
     weight = term.weight.t() if term.turned else term.weight
-    return F.linear(copied(term.x).to(dtype), weight.to(dtype), None if bias is None else bias.to(dtype))
+    return F.linear(term.x.to(dtype), weight.to(dtype), None if bias is None else bias.to(dtype))
 
 
-def _by_tiles(x: Tensor | StoredRows, dtype: torch.dtype) -> bool:
-    on_cpu = isinstance(x, StoredRows) or (in_core(x) and x.dtype in (torch.bfloat16, torch.float32))
-    return on_cpu and dtype == torch.bfloat16 and _core.has_tiles()
-
-
-def _table(x: Tensor | StoredRows) -> tuple[Any, Any]:
-    return (x.table, x.ids) if isinstance(x, StoredRows) else (_rows(x), None)
+def _by_tiles(x: Tensor, dtype: torch.dtype) -> bool:
+    given = in_core(x) and x.dtype in (torch.bfloat16, torch.float32)
+    return given and dtype == torch.bfloat16 and _core.has_tiles()
 
 
 def _rows(x: Tensor) -> Tensor:

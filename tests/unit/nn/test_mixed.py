@@ -70,7 +70,7 @@ def test_gradients_of_weights_and_biases(way, n, width, outputs):
 
 
 def test_rows_where_they_lie(way):
-    """Rows of a table in float32 give what their copy in bfloat16 gives."""
+    """Rows of a table in float32 are multiplied as they are, and rounded once: near what a copy in bfloat16 gives."""
     table = np.random.default_rng(0).standard_normal((90, 40), np.float32)
     stored = StoredRows(table=table, ids=np.random.default_rng(1).integers(0, 90, 61))
     copy = torch.from_numpy(table[stored.ids])
@@ -79,14 +79,14 @@ def test_rows_where_they_lie(way):
         found = [both_linear(x, 30, first, every) for x in (stored, copy)]
     for one, other in zip(*found, strict=True):
         assert one.dtype == HALF
-        torch.testing.assert_close(one, other, rtol=2 * ROUNDED, atol=1e-2 if way == "widened" else 0)
+        torch.testing.assert_close(one, other, rtol=2 * ROUNDED, atol=1e-2)
 
 
 @pytest.mark.skipif(not _core.has_tiles(), reason="this machine has no products in bfloat16")
 def test_rows_have_the_same_bits_with_any_number_of_threads():
     x, weight, out = torch.randn(3000, 100).to(HALF), torch.randn(128, 100), torch.empty(3, 3000, 128)
     for threads in (1, 2, 3):
-        _core.multiply_mixed([(x, None, weight, False)], None, out[threads - 1], threads)
+        _core.multiply_mixed([(x, weight, False)], None, out[threads - 1], threads)
     assert torch.equal(out[0], out[1])
     assert torch.equal(out[0], out[2])
 
@@ -95,10 +95,9 @@ def test_rows_have_the_same_bits_with_any_number_of_threads():
 @pytest.mark.parametrize(
     ("terms", "bias", "says"),
     [
-        ([(torch.ones(4, 8), np.array([0, 1, 2, 9]), torch.ones(3, 8), False)], None, "row 9 is outside 0 .. 3"),
-        ([(torch.ones(4, 8), None, torch.ones(3, 8), True)], None, "a weight does not have the shape"),
-        ([(torch.ones(3, 8), None, torch.ones(3, 8), False)], None, "more rows than the first product"),
-        ([(torch.ones(4, 8), None, torch.ones(3, 8), False)], torch.ones(4), "a bias for each output"),
+        ([(torch.ones(4, 8), torch.ones(3, 8), True)], None, "a weight does not have the shape"),
+        ([(torch.ones(3, 8), torch.ones(3, 8), False)], None, "more rows than the first product"),
+        ([(torch.ones(4, 8), torch.ones(3, 8), False)], torch.ones(4), "a bias for each output"),
         ([], None, "one or two products"),
     ],
 )
@@ -119,7 +118,7 @@ def test_products_that_do_not_fit_are_refused(terms, bias, says):
 def test_gradients_that_do_not_fit_are_refused(rows, shape, sums, says):
     x = torch.ones(4, 8)
     with pytest.raises(ValueError, match=says):
-        _core.mixed_gradient(x, x[:rows], None, torch.empty(shape), torch.empty(sums))
+        _core.mixed_gradient(x, x[:rows], torch.empty(shape), torch.empty(sums))
 
 
 def close(ours, theirs):
