@@ -47,6 +47,19 @@ struct Matrix {
   T* row(int64_t i) const { return data + i * stride; }
 };
 
+/// A matrix of bfloat16 or of float32; neither has data where there are no rows.
+template <class Narrow, class Wide>
+struct Either {
+  Either(Matrix<Narrow> of) : narrow(of.data), rows(of.rows), width(of.width), stride(of.stride) {}
+  Either(Matrix<Wide> of) : wide(of.data), rows(of.rows), width(of.width), stride(of.stride) {}
+
+  Narrow* narrow = nullptr;
+  Wide* wide = nullptr;
+  int64_t rows, width, stride;
+};
+using EitherRows = Either<const BFloat16, const float>;
+using EitherOut = Either<BFloat16, float>;
+
 /// Source rows: own ones, then received ones.
 template <class T>
 struct Sources {
@@ -153,13 +166,13 @@ struct PickedRows {
 struct NarrowProduct {
   Matrix<const float> weight;
   std::span<const float> bias;
-  Matrix<float> out;
+  EitherOut out;
 };
 
 /// out = gradients^T * x over the first rows, as many as there are gradients: what such a weight gets, [outputs,
 /// width].
 struct NarrowGradient {
-  Matrix<const float> gradients;
+  EitherRows gradients;
   Matrix<float> out;
 };
 

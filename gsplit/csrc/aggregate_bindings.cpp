@@ -42,22 +42,23 @@ RowEdges edges_of(const Array<int32_t>& indptr, const Array<int32_t>& indices,
   return {span_of(indptr), span_of(indices), span_of(order)};
 }
 
+/// Values in bfloat16 or in float32.
+template <class Narrow, class Wide>
+using EitherValues = std::variant<Values<Narrow>, Values<Wide>>;
+using RowValues = EitherValues<const BFloat16, const float>;
+using OutValues = EitherValues<BFloat16, float>;
+
 /// Weight, bias and result of a product.
-using ProductArrays = std::tuple<Values<const float>, std::optional<Array<float>>, Values<float>>;
+using ProductArrays = std::tuple<Values<const float>, std::optional<Array<float>>, OutValues>;
 /// indptr, indices and order of a part of edges.
 using SplitArrays = std::tuple<Writable<int32_t>, Writable<int32_t>, std::optional<Writable<int32_t>>>;
 /// Gradients of a product's result, and what its weight gets.
-using GradientArrays = std::tuple<Values<const float>, Values<float>>;
-
-/// Values in bfloat16 or in float32.
-template <class Narrow, class Wide>
-using Either = std::variant<Values<Narrow>, Values<Wide>>;
-using MixedArray = Either<const BFloat16, const float>;
+using GradientArrays = std::tuple<RowValues, Values<float>>;
 /// Rows, a weight, and whether that is transposed.
-using TermArrays = std::tuple<MixedArray, Values<const float>, bool>;
+using TermArrays = std::tuple<RowValues, Values<const float>, bool>;
 
 template <class Narrow, class Wide>
-std::variant<Matrix<Narrow>, Matrix<Wide>> either_of(const Either<Narrow, Wide>& array) {
+Either<Narrow, Wide> matrix_of(const EitherValues<Narrow, Wide>& array) {
   if (const auto* narrow = std::get_if<Values<Narrow>>(&array)) return matrix_of(*narrow);
   return matrix_of(std::get<Values<Wide>>(array));
 }
@@ -228,12 +229,11 @@ void bind_aggregate(nb::module_& m) {
   m.def("has_tiles", &has_tiles);
   m.def(
       "multiply_mixed",
-      [](const std::vector<TermArrays>& terms, std::optional<Array<float>> bias, Either<BFloat16, float> out,
-         int threads) {
+      [](const std::vector<TermArrays>& terms, std::optional<Array<float>> bias, OutValues out, int threads) {
         std::vector<MixedTerm> wanted;
         for (const auto& [x, weight, transposed] : terms)
-          wanted.push_back({either_of(x), matrix_of(weight), transposed});
-        const auto to = either_of(out);
+          wanted.push_back({matrix_of(x), matrix_of(weight), transposed});
+        const auto to = matrix_of(out);
         nb::gil_scoped_release unlocked;
         multiply_mixed(wanted, span_of(bias), to, threads);
       },
@@ -241,9 +241,9 @@ void bind_aggregate(nb::module_& m) {
       nb::arg("threads") = 1);
   m.def(
       "mixed_gradient",
-      [](MixedArray gradients, MixedArray x, Values<float> out, std::optional<Writable<float>> column_sums,
+      [](RowValues gradients, RowValues x, Values<float> out, std::optional<Writable<float>> column_sums,
          int threads) {
-        const auto of_outputs = either_of(gradients), rows = either_of(x);
+        const auto of_outputs = matrix_of(gradients), rows = matrix_of(x);
         const auto to = matrix_of(out);
         nb::gil_scoped_release unlocked;
         const auto sums = column_sums ? span_of(*column_sums) : std::span<float>();

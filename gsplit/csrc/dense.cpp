@@ -135,7 +135,9 @@ void project_narrow(const PickedRows& x, const std::vector<NarrowProduct>& given
     for (size_t p = 0; p < taken; ++p) {
       const auto& out = products[p].out;
       for (int64_t o = 0; o < out.width; o += lanes)
-        part.chunks[part.num_chunks++] = {out.data + o, out.stride, std::min(lanes, out.width - o)};
+        part.chunks[part.num_chunks++] = {out.wide == nullptr ? nullptr : out.wide + o,
+                                          out.narrow == nullptr ? nullptr : out.narrow + o, out.stride,
+                                          std::min(lanes, out.width - o)};
     }
     const int64_t rows = products[taken - 1].out.rows - from;
     shared_out(rows, x.table.width, threads, [&part, from](int64_t, int64_t begin, int64_t end) {
@@ -170,8 +172,8 @@ void narrow_gradient(const PickedRows& x, const std::vector<NarrowGradient>& giv
       for (size_t g = 0; g < taken; ++g) {
         const auto& gradients = wanted[g].gradients;
         auto& sum = sums[worker][g];
-        part.gradients[part.num_gradients++] = {gradients.data, sum.data(), gradients.width, gradients.stride,
-                                                stride};
+        part.gradients[part.num_gradients++] = {gradients.wide,  gradients.narrow, sum.data(),
+                                                gradients.width, gradients.stride, stride};
       }
       for (int64_t first = begin; first < end; first += SUMMED_ROWS) {
         chosen().narrow_gradient(part, from + first, from + std::min(end, first + SUMMED_ROWS));

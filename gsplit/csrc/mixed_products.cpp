@@ -50,13 +50,7 @@ class Aligned {
   std::unique_ptr<T[], Free> data_;
 };
 
-tiles::Rows rows_of(const MixedRows& x) {
-  tiles::Rows rows{};
-  std::visit([&](const auto& of) { rows.rows = of.rows, rows.width = of.width, rows.stride = of.stride; }, x);
-  if (const auto* narrow = std::get_if<Matrix<const BFloat16>>(&x)) rows.narrow = narrow->data;
-  else rows.wide = std::get<Matrix<const float>>(x).data;
-  return rows;
-}
+tiles::Rows rows_of(const EitherRows& x) { return {x.narrow, x.wide, x.rows, x.width, x.stride}; }
 
 void require_tiles() { require(has_tiles(), "this machine has no products in bfloat16"); }
 
@@ -67,16 +61,15 @@ bool has_tiles() {
   return there;
 }
 
-void multiply_mixed(const std::vector<MixedTerm>& terms, std::span<const float> bias, const MixedOut& out,
+void multiply_mixed(const std::vector<MixedTerm>& terms, std::span<const float> bias, const EitherOut& out,
                     int threads) {
   require_tiles();
   require(!terms.empty() && terms.size() <= tiles::MOST_TERMS, "one or two products are added");
   tiles::Product product{};
-  int64_t rows = 0;
-  std::visit([&](const auto& to) { rows = to.rows, product.outputs = to.width, product.out_stride = to.stride; },
-             out);
-  if (const auto* narrow = std::get_if<Matrix<BFloat16>>(&out)) product.out = narrow->data;
-  else product.wide_out = std::get<Matrix<float>>(out).data;
+  product.outputs = out.width;
+  product.out = out.narrow;
+  product.wide_out = out.wide;
+  product.out_stride = out.stride;
   require(bias.empty() || static_cast<int64_t>(bias.size()) == product.outputs,
           "there must be a bias for each output");
   product.bias = bias.empty() ? nullptr : bias.data();
@@ -93,16 +86,16 @@ void multiply_mixed(const std::vector<MixedTerm>& terms, std::span<const float> 
     product.terms[product.num_terms++] = {given, packed.back().data()};
     width += inputs;
   }
-  require(product.terms[0].x.rows >= rows, "out has more rows than the first product");
+  require(product.terms[0].x.rows >= out.rows, "out has more rows than the first product");
   if (product.outputs == 0) return;
-  if (product.num_terms == 2 && product.terms[1].x.rows > rows) product.terms[1].x.rows = rows;
-  shared_out(rows, width, threads, [&product](int64_t, int64_t begin, int64_t end) {
+  if (product.num_terms == 2 && product.terms[1].x.rows > out.rows) product.terms[1].x.rows = out.rows;
+  shared_out(out.rows, width, threads, [&product](int64_t, int64_t begin, int64_t end) {
     const Aligned<char> room(tiles::room_bytes(product));
     tiles::multiply(product, begin, end, room.data());
   });
 }
 
-void mixed_gradient(const MixedRows& gradients, const MixedRows& x, Matrix<float> out, std::span<float> column_sums,
+void mixed_gradient(const EitherRows& gradients, const EitherRows& x, Matrix<float> out, std::span<float> column_sums,
                     int threads) {
   require_tiles();
   tiles::Gradient task{rows_of(gradients), rows_of(x), nullptr, nullptr};
@@ -142,11 +135,11 @@ void mixed_gradient(const MixedRows& gradients, const MixedRows& x, Matrix<float
 
 bool has_tiles() { return false; }
 
-void multiply_mixed(const std::vector<MixedTerm>&, std::span<const float>, const MixedOut&, int) {
+void multiply_mixed(const std::vector<MixedTerm>&, std::span<const float>, const EitherOut&, int) {
   require(false, "this machine has no products in bfloat16");
 }
 
-void mixed_gradient(const MixedRows&, const MixedRows&, Matrix<float>, std::span<float>, int) {
+void mixed_gradient(const EitherRows&, const EitherRows&, Matrix<float>, std::span<float>, int) {
   require(false, "this machine has no products in bfloat16");
 }
 

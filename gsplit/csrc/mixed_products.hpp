@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <span>
-#include <variant>
 #include <vector>
 
 #include "aggregate.hpp"
@@ -14,27 +13,22 @@ namespace gsplit {
 /// Whether this machine has the tiles of AMX, and the system lets this process use them, which is asked once.
 bool has_tiles();
 
-/// Rows of either type.
-using MixedRows = std::variant<Matrix<const BFloat16>, Matrix<const float>>;
-
 /// x * weight^T, or x * weight where that is transposed.
 struct MixedTerm {
-  MixedRows x;
+  EitherRows x;
   Matrix<const float> weight;
   bool transposed;
 };
 
-using MixedOut = std::variant<Matrix<BFloat16>, Matrix<float>>;
-
 /// out = bias + the sum of one or two products; a term with fewer rows than out counts 0 in the others. Each row is
 /// computed alike with any number of threads. Throws std::invalid_argument for shapes that do not fit, and on a
 /// machine without tiles.
-void multiply_mixed(const std::vector<MixedTerm>& terms, std::span<const float> bias, const MixedOut& out,
+void multiply_mixed(const std::vector<MixedTerm>& terms, std::span<const float> bias, const EitherOut& out,
                     int threads);
 
 /// out = gradients^T * x over the first rows, as many as there are gradients, and the sums of the gradients' columns,
 /// where there is room for them; sums of many rows are added in double.
-void mixed_gradient(const MixedRows& gradients, const MixedRows& x, Matrix<float> out, std::span<float> column_sums,
+void mixed_gradient(const EitherRows& gradients, const EitherRows& x, Matrix<float> out, std::span<float> column_sums,
                     int threads);
 
 }  // namespace gsplit

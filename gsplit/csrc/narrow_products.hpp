@@ -1,4 +1,5 @@
-// Products of many rows with narrow matrices, in float32; included by row_kernels.cpp alone, inside its namespace.
+// Products of many rows with narrow matrices, in float32, whose results and gradients may be bfloat16; included by
+// row_kernels.cpp alone, inside its namespace.
 //
 // A layer that projects 100 features to 16 multiplies some 400,000 rows by a matrix that fits the first cache. Such a
 // product is bound by reading the rows; a library for large matrices copies them into panels first, and takes twice
@@ -20,6 +21,16 @@ inline void store(float* at, Wide values) { *reinterpret_cast<Wide*>(at) = value
 
 inline const float* row_of(const NarrowTask& task, int64_t row) {
   return task.x + (task.ids == nullptr ? row : task.ids[row]) * task.x_stride;
+}
+
+/// The first lanes of a vector of results.
+template <class Out>
+inline void put(Out* to, const Wide& values, int64_t lanes) {
+  if (lanes == WIDE) {
+    Lanes<Out, WIDE>::write(to, values);
+  } else {
+    for (int64_t lane = 0; lane < lanes; ++lane) Lanes<Out, 1>::write(to + lane, values[lane]);
+  }
 }
 
 /// Results of rows row .. row + ROWS; fetches as many rows some blocks after them, where those come before `end`.
@@ -49,10 +60,9 @@ inline void project_block(const NarrowTask& task, int64_t row, int64_t end) {
     __builtin_prefetch(next[r] + task.width - 1, 0, 2);  // a row may begin within a line, and end in one more
     for (int c = 0; c < CHUNKS; ++c) {
       const NarrowChunk& chunk = task.chunks[c];
-      float* to = chunk.out + (row + r) * chunk.out_stride;
-      if (chunk.lanes == WIDE) store(to, total[r][c]);
-      else
-        for (int64_t lane = 0; lane < chunk.lanes; ++lane) to[lane] = total[r][c][lane];
+      const int64_t at = (row + r) * chunk.out_stride;
+      if (chunk.narrow_out != nullptr) put(chunk.narrow_out + at, total[r][c], chunk.lanes);
+      else put(chunk.out + at, total[r][c], chunk.lanes);
     }
   }
 }
@@ -82,9 +92,9 @@ struct Panel {
 };
 
 /// out[o, chunk c] += the sum over rows of gradients[row, o] * x[row, chunk c], for OUTS rows and CHUNKS chunks.
-template <int OUTS, int CHUNKS>
-inline void gradient_tile(const NarrowTask& task, const NarrowGradients& of, Panel& panel, int64_t first_out,
-                          int64_t first_chunk) {
+template <class G, int OUTS, int CHUNKS>
+inline void gradient_tile(const NarrowTask& task, const NarrowGradients& of, const G* given, Panel& panel,
+                          int64_t first_out, int64_t first_chunk) {
   Wide total[OUTS][CHUNKS] = {};
   int64_t at[CHUNKS];
   for (int c = 0; c < CHUNKS; ++c) {
@@ -96,7 +106,9 @@ inline void gradient_tile(const NarrowTask& task, const NarrowGradients& of, Pan
   ++panel.pass;
   for (int64_t row = 0; row < panel.rows; ++row) {
     for (int64_t k = fetch_from; k < fetch_to; k += LINE) __builtin_prefetch(panel.next[row] + k, 0, 2);
-    const float* gradients = of.gradients + (panel.begin + row) * of.gradients_stride + first_out;
+    float gradients[OUTS];
+    for (int o = 0; o < OUTS; ++o)
+      Lanes<G, 1>::read(given + (panel.begin + row) * of.gradients_stride + first_out + o, gradients[o]);
     Wide values[CHUNKS];
     for (int c = 0; c < CHUNKS; ++c) values[c] = load(panel.x[row] + at[c]);
     for (int o = 0; o < OUTS; ++o)
@@ -110,24 +122,34 @@ inline void gradient_tile(const NarrowTask& task, const NarrowGradients& of, Pan
   }
 }
 
-template <int OUTS>
-void gradient_rows(const NarrowTask& task, const NarrowGradients& of, Panel& panel, int64_t first_out) {
+template <int OUTS, class G>
+void gradient_rows(const NarrowTask& task, const NarrowGradients& of, const G* given, Panel& panel,
+                   int64_t first_out) {
   const int64_t chunks = (task.width + WIDE - 1) / WIDE;
   int64_t chunk = 0;
-  for (; chunk + 3 <= chunks; chunk += 3) gradient_tile<OUTS, 3>(task, of, panel, first_out, chunk);
-  if (chunks - chunk == 2) gradient_tile<OUTS, 2>(task, of, panel, first_out, chunk);
-  if (chunks - chunk == 1) gradient_tile<OUTS, 1>(task, of, panel, first_out, chunk);
+  for (; chunk + 3 <= chunks; chunk += 3) gradient_tile<G, OUTS, 3>(task, of, given, panel, first_out, chunk);
+  if (chunks - chunk == 2) gradient_tile<G, OUTS, 2>(task, of, given, panel, first_out, chunk);
+  if (chunks - chunk == 1) gradient_tile<G, OUTS, 1>(task, of, given, panel, first_out, chunk);
+}
+
+constexpr int OUTS_AT_ONCE = REGISTERS / 3;
+
+template <class G>
+void gradient_panel(const NarrowTask& task, const NarrowGradients& of, const G* given, Panel& panel) {
+  int64_t out = 0;
+  for (; out + OUTS_AT_ONCE <= of.outputs; out += OUTS_AT_ONCE)
+    gradient_rows<OUTS_AT_ONCE>(task, of, given, panel, out);
+  for (; out < of.outputs; ++out) gradient_rows<1>(task, of, given, panel, out);
 }
 
 /// Each out has whole chunks of zeros for each output; where the width is no multiple of a chunk, the last one holds
 /// the last columns, some of which the one before has, too.
 void narrow_gradient(const NarrowTask& task, int64_t begin, int64_t end) {
-  constexpr int OUTS = REGISTERS / 3;
   const int64_t tiles = (task.width + 3 * WIDE - 1) / (3 * WIDE);
   Panel panel;
   panel.passes = 0;
   for (int64_t g = 0; g < task.num_gradients; ++g)
-    panel.passes += tiles * (task.gradients[g].outputs / OUTS + task.gradients[g].outputs % OUTS);
+    panel.passes += tiles * (task.gradients[g].outputs / OUTS_AT_ONCE + task.gradients[g].outputs % OUTS_AT_ONCE);
   for (panel.begin = begin; panel.begin < end; panel.begin += PANEL) {
     panel.rows = end - panel.begin < PANEL ? end - panel.begin : PANEL;
     panel.pass = 0;
@@ -138,9 +160,8 @@ void narrow_gradient(const NarrowTask& task, int64_t begin, int64_t end) {
     }
     for (int64_t g = 0; g < task.num_gradients; ++g) {
       const NarrowGradients& of = task.gradients[g];
-      int64_t out = 0;
-      for (; out + OUTS <= of.outputs; out += OUTS) gradient_rows<OUTS>(task, of, panel, out);
-      for (; out < of.outputs; ++out) gradient_rows<1>(task, of, panel, out);
+      if (of.narrow != nullptr) gradient_panel(task, of, of.narrow, panel);
+      else gradient_panel(task, of, of.gradients, panel);
     }
   }
 }

@@ -64,6 +64,7 @@ inline constexpr int64_t MOST_NARROW = 2;         // matrices that rows are mult
 /// Where a vector of each row's results goes.
 struct NarrowChunk {
   float* out;
+  BFloat16* narrow_out;  // in its place
   int64_t out_stride;
   int64_t lanes;  // values of the vector that are results
 };
@@ -71,6 +72,7 @@ struct NarrowChunk {
 /// The gradient of one matrix.
 struct NarrowGradients {
   const float* gradients;  // [rows, outputs]
+  const BFloat16* narrow;  // in their place
   float* out;              // [outputs, whole vectors of the width]
   int64_t outputs;
   int64_t gradients_stride;

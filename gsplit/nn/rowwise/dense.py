@@ -47,13 +47,13 @@ def products(
     if not fits or not are_narrow(x, *map(len, weights)):
         rows = copied(x)
         return [F.linear(rows[:first], weight, bias) for first, weight, bias in maps]
-    outs = [torch.empty((first, len(weight)), dtype=x.dtype) for first, weight, _ in maps]
+    outs = [torch.empty((first, len(weight)), dtype=dtype) for first, weight, _ in maps]
     wanted = [
         (weight.detach().contiguous(), None if bias is None else bias.detach().contiguous(), out)
         for (_, weight, bias), out in zip(maps, outs, strict=True)
     ]
     _core.project_narrow(*_table(x), wanted, threads=torch.get_num_threads())
-    return [out.to(dtype) for out in outs]
+    return outs
 
 
 def products_back(*terms: tuple[Tensor, Tensor]) -> Tensor:
@@ -91,8 +91,7 @@ def weight_gradients(
             for i, gradient in enumerate(gradients)
         ]
         return [weight for weight, _ in found], found[0][1]
-    gradients = [gradient.to(x.dtype) for gradient in gradients]
-    of_bias = gradients[0].sum(dim=0) if bias else None
+    of_bias = gradients[0].sum(dim=0, dtype=x.dtype) if bias else None
     if not are_narrow(x, *outputs):
         rows = copied(x)
         return [gradient.t() @ rows[: len(gradient)] for gradient in gradients], of_bias
