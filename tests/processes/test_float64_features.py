@@ -55,5 +55,5 @@ def test_that_rows_are_rounded_is_said(layouts, tmp_path, caplog):
     for stored, dtype, told in (("float64", "float32", 1), ("float64", "float64", 0), ("float32", "float32", 0)):
         with caplog.at_level(logging.INFO):
             resolve(config_for(layouts[stored].path, tmp_path / "run", gpus=2, dtype=dtype))
-        assert caplog.text.count("--dtype float64") == told
+        assert caplog.text.count("--precision 64") == told
         caplog.clear()

@@ -47,13 +47,14 @@ def products(
     if not fits or not are_narrow(x, *map(len, weights)):
         rows = copied(x)
         return [F.linear(rows[:first], weight, bias) for first, weight, bias in maps]
-    outs = [torch.empty((first, len(weight)), dtype=dtype) for first, weight, _ in maps]
+    given = dtype if dtype == torch.bfloat16 else x.dtype  # the core writes no float16
+    outs = [torch.empty((first, len(weight)), dtype=given) for first, weight, _ in maps]
     wanted = [
         (weight.detach().contiguous(), None if bias is None else bias.detach().contiguous(), out)
         for (_, weight, bias), out in zip(maps, outs, strict=True)
     ]
     _core.project_narrow(*_table(x), wanted, threads=torch.get_num_threads())
-    return outs
+    return [out.to(dtype) for out in outs]
 
 
 def products_back(*terms: tuple[Tensor, Tensor]) -> Tensor:
@@ -96,7 +97,8 @@ def weight_gradients(
         rows = copied(x)
         return [gradient.t() @ rows[: len(gradient)] for gradient in gradients], of_bias
     outs = [torch.empty((gradient.shape[1], x.shape[1]), dtype=x.dtype) for gradient in gradients]
-    given = [(gradient.detach().contiguous(), out) for gradient, out in zip(gradients, outs, strict=True)]
+    read = [gradient.float() if gradient.dtype == torch.float16 else gradient for gradient in gradients]
+    given = [(gradient.detach().contiguous(), out) for gradient, out in zip(read, outs, strict=True)]
     _core.narrow_gradient(*_table(x), given, threads=torch.get_num_threads())
     return outs, of_bias
 
