@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from gsplit.kernels import computed_in
 from gsplit.nn.exchange import BatchComm
 
 CONVERTED = (nn.BatchNorm1d, nn.SyncBatchNorm)
@@ -37,6 +38,8 @@ class BatchNorm(nn.BatchNorm1d):
         """Normalise the rows x [n, D] of this trainer; in training by the statistics of all trainers' rows."""
         if not (self.training or self.running_mean is None):
             return super().forward(x)
+        if x.dtype != (wide := computed_in(x.dtype)):  # as PyTorch's own: statistics of short types are float32
+            return self.forward(x.to(wide)).to(x.dtype)
         ones = x.new_ones(x.shape[0], 1)
         sums = self._over_trainers(torch.cat([x, ones], dim=1).sum(dim=0))
         number = sums[-1].detach()

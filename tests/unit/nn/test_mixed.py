@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 import gsplit._core as _core
 from gsplit.kernels import StoredRows, product_dtype
+from gsplit.nn.norm import BatchNorm
 from gsplit.nn.rowwise.dense import both_linear, linear, linear_sum, mapped
 from gsplit.nn.rowwise.mixed import Term, gradient, multiplied
 
@@ -156,3 +157,14 @@ def test_the_type_of_products():
         assert product_dtype(x.to("meta")) == FLOAT
         assert product_dtype(x.long()) == torch.int64
         assert F.linear(x, x).dtype == product_dtype(x)
+
+
+def test_batch_normalisation_takes_its_statistics_in_float32():
+    """Of many rows whose mean is far from 0, as PyTorch's own does."""
+    x = (torch.randn(5000, 3) + 20).to(HALF)
+    ours, theirs = BatchNorm(3), nn.BatchNorm1d(3)
+    out = ours(x)
+    assert out.dtype == HALF
+    torch.testing.assert_close(out.float(), theirs(x.float()), rtol=ROUNDED, atol=1e-5)
+    torch.testing.assert_close(ours.running_mean, theirs.running_mean, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(ours.running_var, theirs.running_var, rtol=1e-4, atol=1e-5)
