@@ -50,7 +50,8 @@ class CommonLink(Link):
                 begin += count
                 if own.is_floating_point():
                     width = own.shape[1:].numel()
-                    kernels_for(own).add(own.view(len(own), width), into, values.reshape(count, width), [count])
+                    by_row = values.reshape(count, width).to(own.dtype)
+                    kernels_for(own).add(own.view(len(own), width), into, by_row, [count])
                 else:
                     own.index_add_(0, into, values)
 

@@ -50,7 +50,9 @@ class Library(Kernels):
         if sums.weight is not None:
             by_edge = sums.weight if edges.order is None else sums.weight[edges.order]
             by = by_edge if by is None else by * by_edge
-        total = self._bags(edges, _joined(sums.own, sums.received), by)
+        rows = _joined(sums.own, sums.received)
+        # A sum of many float16 is more than float16 reaches, also where it is divided afterwards.
+        total = self._bags(edges, rows.float() if rows.dtype == torch.float16 else rows, by)
         if sums.degrees is not None:
             total = total / sums.degrees.clamp(min=1).unsqueeze(1)
         if sums.scale is not None:

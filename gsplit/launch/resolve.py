@@ -147,6 +147,8 @@ def _with_rows(config: Placed, layout: Layout, described: Described) -> Placed:
     rows, features = Precision.named(config.precision).rows, layout.graph.features
     if rows != torch.bfloat16 or config.feature_dtype != "stored" or config.strategy == "full" or features is None:
         return config
+    if features.dtype.itemsize <= rows.itemsize:
+        return config
     cached = config.cache not in ("auto", "none") or config.cache_size is not None
     lie = described.reads_stored_rows and features.dtype == np.float32 and not config.normalize_features
     if config.device == accelerator.HOST and lie and not cached:

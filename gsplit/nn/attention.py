@@ -24,7 +24,7 @@ from torch.autograd.function import once_differentiable
 from gsplit.kernels import Sums, TwoWayEdges, computed_in, kernels_for
 from gsplit.nn.aggregate import neighbour_sum, summed_back
 from gsplit.nn.exchange import BatchComm, Link, Route, wants_gradient_back
-from gsplit.nn.rowwise.mixed import Term, gradient, is_mixed, multiplied
+from gsplit.nn.rowwise.mixed import Term, gradient, is_mixed, multiplied, without_autocast
 
 if TYPE_CHECKING:
     from gsplit.nn.block import Block
@@ -107,6 +107,13 @@ class _Attention(torch.autograd.Function):
 
     @staticmethod
     def forward(
+        ctx: Any, z: Tensor, att_source: Tensor, att_destination: Tensor, token: Tensor | None, args: _AttentionArgs
+    ) -> tuple[Tensor, Tensor | None]:
+        with without_autocast(z.device):  # types are those of the rows
+            return _Attention._attended(ctx, z, att_source, att_destination, token, args)
+
+    @staticmethod
+    def _attended(
         ctx: Any, z: Tensor, att_source: Tensor, att_destination: Tensor, token: Tensor | None, args: _AttentionArgs
     ) -> tuple[Tensor, Tensor | None]:
         kernels, edges = kernels_for(z), args.edges.edges

@@ -85,6 +85,8 @@ def test_bfloat16_rows_are_half_the_bytes(pool, layouts, tmp_path, model, world)
         *({**FULL, "model": "gcn", "algorithm": name} for name in ("shared", "2d", "rotate")),
         {**FULL, "model": "gat", "algorithm": "1d"},
         {**FULL, "model": "torch_geometric.nn:GraphSAGE", "algorithm": "1d-sparse"},
+        {**FULL, "model": "torch_geometric.nn:GraphSAGE", "algorithm": "shared"},
+        {**FULL, "model": "gat", "algorithm": "shared"},
         {**FULL, "train_features": 6},
     ],
     ids=str,

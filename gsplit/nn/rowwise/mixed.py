@@ -1,7 +1,8 @@
 """Products of rows in bfloat16 or float16 by weights in float32, outside of autograd: sums of products are float32.
 
 On the CPU by the tiles of AMX where there are any (``csrc/tile_products.hpp``), else in float32 from rows that are
-widened; on accelerators by PyTorch, with weights that are rounded first, as under ``torch.autocast``.
+widened. On accelerators by PyTorch, with weights that are rounded first, as under ``torch.autocast``: each product is
+rounded before another is added to it, and so is the gradient of a weight, but what is asked for in float32 is not.
 """
 
 from __future__ import annotations
@@ -54,8 +55,8 @@ def multiplied(
         begins = None if bias is None else bias.detach().contiguous()
         _core.multiply_mixed(given, begins, out, threads=torch.get_num_threads())
         return out
-    wide = _widened(first.x, dtype)
-    with _without_autocast(first.x.device):
+    wide = torch.float32 if out_dtype == torch.float32 else _widened(first.x, dtype)
+    with without_autocast(first.x.device):
         total = _product(first, wide, bias)
         for term in terms[1:]:
             total[: len(term.x)] += _product(term, wide, None)
@@ -78,8 +79,9 @@ def gradient(gradients: Tensor, x: Tensor, dtype: torch.dtype, *, bias: bool = F
         return out, sums
     rows = x[: len(gradients)]
     wide = _widened(rows, dtype)
-    product = (gradients.to(wide).t() @ rows.to(wide)).float()
-    return product, gradients.sum(dim=0, dtype=torch.float32) if bias else None
+    with without_autocast(rows.device):
+        product = (gradients.to(wide).t() @ rows.to(wide)).float()
+        return product, gradients.sum(dim=0, dtype=torch.float32) if bias else None
 
 
 def _widened(x: Tensor, dtype: torch.dtype) -> torch.dtype:
@@ -87,7 +89,8 @@ def _widened(x: Tensor, dtype: torch.dtype) -> torch.dtype:
     return torch.float32 if x.device.type == "cpu" and not core_rests[0] else dtype
 
 
-def _without_autocast(device: torch.device) -> AbstractContextManager[Any]:
+def without_autocast(device: torch.device) -> AbstractContextManager[Any]:
+    """Let operations compute in the types of what they are given while the block runs."""
     return nullcontext() if device.type == "meta" else torch.autocast(device.type, enabled=False)
 
 

@@ -9,7 +9,8 @@ from torch import nn
 from torch.nn import functional as F
 
 import gsplit._core as _core
-from gsplit.kernels import StoredRows, product_dtype
+from gsplit.kernels import Edges, StoredRows, Sums, kernels_for, product_dtype
+from gsplit.nn import Block
 from gsplit.nn.norm import BatchNorm
 from gsplit.nn.rowwise.dense import both_linear, linear, linear_sum, mapped
 from gsplit.nn.rowwise.mixed import Term, gradient, multiplied
@@ -17,6 +18,12 @@ from gsplit.nn.rowwise.mixed import Term, gradient, multiplied
 HALF, FLOAT = torch.bfloat16, torch.float32
 ROUNDED = 2**-8 * 1.01
 """Relative error of a number that was rounded to bfloat16, and a little for the order of a sum."""
+
+
+def neighbours(indptr, indices, sources):
+    """A block of one process."""
+    none = dict.fromkeys(("edge_ids", "edge_weight", "degrees", "route", "comm"))
+    return Block(num_destinations=len(indptr) - 1, num_own_sources=sources, indptr=indptr, indices=indices, **none)
 
 
 @pytest.fixture(params=["tiles", "widened"])
@@ -168,3 +175,43 @@ def test_batch_normalisation_takes_its_statistics_in_float32():
     torch.testing.assert_close(out.float(), theirs(x.float()), rtol=ROUNDED, atol=1e-5)
     torch.testing.assert_close(ours.running_mean, theirs.running_mean, rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(ours.running_var, theirs.running_var, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("short", [HALF, torch.float16])
+def test_attention_to_rows_in_float32_under_autocast(short):
+    block = neighbours(
+        torch.tensor([0, 3, 5], dtype=torch.int32), torch.tensor([0, 1, 2, 3, 3], dtype=torch.int32), 4
+    )
+    att = torch.randn(2, 2, 3)
+    z = torch.randn(4, 2, 3, requires_grad=True)
+
+    def attended():
+        return block.attend(z, *att, negative_slope=0.2, dropout=nn.Dropout(0.0), loops=True)
+
+    with torch.autocast("cpu", short):
+        out = attended()
+    assert torch.equal(out, attended())
+    assert out.dtype == torch.autograd.grad(out.sum(), z)[0].dtype == FLOAT
+
+
+def test_a_mean_of_many_float16_is_within_its_reach():
+    count = 10_000
+    edges = Edges(indptr=torch.tensor([0, count], dtype=torch.int32), indices=torch.zeros(count, dtype=torch.int32))
+    x, out = torch.full((1, 4), 10.0, dtype=torch.float16), torch.empty(1, 4, dtype=torch.float16)
+    kernels_for(x).sum(Sums(edges, x, None, out, degrees=edges.indptr.diff()))
+    assert torch.equal(out, x)
+
+
+@pytest.mark.usefixtures("way")
+def test_float16_of_rows_that_a_first_layer_narrows():
+    table = np.random.default_rng(0).standard_normal((90, 64), np.float32)
+    stored = StoredRows(table=table, ids=np.arange(80))
+    first, every = nn.Linear(64, 16), nn.Linear(64, 16, bias=False)
+    with torch.autocast("cpu", torch.float16):
+        outs = both_linear(stored, 30, first, every)
+    copy = torch.from_numpy(table[:80])
+    close(outs[1], every(copy))
+    assert outs[0].dtype == torch.float16
+    (found,) = torch.autograd.grad(outs[1].float().square().sum(), [every.weight])
+    (wanted,) = torch.autograd.grad(every(copy).square().sum(), [every.weight])
+    close(found, wanted)
