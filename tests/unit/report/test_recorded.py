@@ -166,7 +166,7 @@ def test_only_a_page_is_replaced(tmp_path, capsys):
             report.command([str(run), "--out", str(name)])
     with pytest.raises(InputError, match="given twice"):
         report.command([str(run), f"{run}/../run"])
-    with pytest.raises(InputError, match="no run given"):
+    with pytest.raises(InputError, match="missing: RUN"):
         report.command([])
 
 
