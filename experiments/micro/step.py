@@ -11,7 +11,9 @@ product:
   the weights and, in all layers but the first, once for the rows
 - activation: read and written once forward; two read and one written backward
 
-What is measured is the median over steps of one process; stages come from a profile of other steps.
+What is measured is the median over steps of one process; stages come from a profile of other steps. With
+``--precision bf16-mixed`` a step in float32 goes before each, and ``times_as_fast`` says what that gained; the floor
+stays float32's.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
@@ -34,6 +36,7 @@ from experiments.shared.rounds import seconds_of
 from gsplit import cli
 from gsplit.config.flags import Positional
 from gsplit.data import open_layout
+from gsplit.device.precision import Precision
 from gsplit.engine.inputs import blocks_of
 from gsplit.errors import InputError
 from gsplit.features import gather
@@ -60,6 +63,8 @@ class StepConfig(Flags):
     """Width of the hidden layers."""
     fan_out: Annotated[tuple[int, ...], from_one_on("--fan-out")] = (15, 10, 5)
     """Neighbours at each hop."""
+    precision: Literal["32", "bf16-mixed"] = "32"
+    """As gsplit train --precision."""
     targets: Positive = 2048
     """Targets of the step."""
     steps: Positive = 9
@@ -124,25 +129,38 @@ def measure(config: StepConfig) -> list[dict[str, Any]]:
     labels = torch.from_numpy(graph.labels[segment.targets])
     model = SAGE(graph.num_features, config.hidden, graph.num_classes, num_layers=len(config.fan_out), dropout=0.5)
 
-    def step() -> Tensor:
-        model.zero_grad(set_to_none=True)
-        loss: Tensor = F.cross_entropy(model(blocks_of(segment, CPU, None), x), labels)
-        loss.backward()
-        return loss
+    def step_in(precision: Precision) -> Callable[[], Tensor]:
+        given = x.to(precision.rows)
 
-    step()
+        def step() -> Tensor:
+            model.zero_grad(set_to_none=True)
+            loss: Tensor = F.cross_entropy(precision.called(CPU, model, blocks_of(segment, CPU, None), given), labels)
+            loss.backward()
+            return loss
+
+        return step
+
+    plain, asked = (step_in(Precision.named(name)) for name in ("32", config.precision))
+    for step in (plain, asked):
+        step()
     bandwidth, flops = rates()
-    whole = median(seconds_of(step) for _ in range(config.steps))
-    spent = stage_seconds(step, 3)
+    taken = [(seconds_of(plain), seconds_of(asked)) for _ in range(config.steps)]
+    whole = median(seconds for _, seconds in taken)
+    before, spent = stage_seconds(plain, 3), stage_seconds(asked, 3)
     floor = floor_of(segment, list(model.level_widths), bandwidth, flops)
+    about = {"hidden": config.hidden, "precision": config.precision}
+
+    def row(stage: str, over_floor: float | None, share: float, faster: float | None) -> dict[str, Any]:
+        times = None if faster is None or config.precision == "32" else round(faster, 2)
+        return {**about, "stage": stage, "over_floor": over_floor, "share": round(share, 3), "times_as_fast": times}
+
     rows = [
-        {"stage": stage, "over_floor": round(spent[stage] / floor[stage], 2), "share": round(spent[stage] / whole, 3)}
+        row(stage, round(spent[stage] / floor[stage], 2), spent[stage] / whole, before[stage] / spent[stage])
         for stage in STAGES
     ]
-    rest = 1 - sum(spent.values()) / whole
-    rows.append({"stage": "the rest", "over_floor": None, "share": round(rest, 3)})
-    rows.append({"stage": "step", "over_floor": round(whole / sum(floor.values()), 2), "share": 1.0})
-    return [{"hidden": config.hidden, **row} for row in rows]
+    rows.append(row("the rest", None, 1 - sum(spent.values()) / whole, None))
+    faster = median(one / other for one, other in taken)
+    return [*rows, row("step", round(whole / sum(floor.values()), 2), 1.0, faster)]
 
 
 command = Experiment("micro.step", StepConfig, measure)

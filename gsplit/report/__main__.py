@@ -10,7 +10,6 @@ from gsplit import cli
 from gsplit.config.fields import Checked
 from gsplit.config.flags import Positional, Takes
 from gsplit.data import layout
-from gsplit.errors import InputError
 from gsplit.partition.__main__ import report as report_on_layout
 from gsplit.report.api import recorded, write_page
 from gsplit.terminal import say
@@ -29,11 +28,6 @@ class PageConfig(Checked):
     """Folders that gsplit train wrote; those of runs that are still going have the epochs so far."""
     out: Path = Path("report.html")
     """The page; one from before is replaced."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.runs:
-            raise InputError("no run given: name the folder that gsplit train wrote (--out)")
 
 
 def command(arguments: list[str], prog: str = PROG) -> None:

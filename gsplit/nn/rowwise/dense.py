@@ -103,6 +103,15 @@ def weight_gradients(
     return outs, of_bias
 
 
+def _trained(
+    gradients: Sequence[Tensor], x: Tensor | StoredRows, weights: bool, *, bias: bool
+) -> tuple[Sequence[Tensor | None], Tensor | None]:
+    """Return what :func:`weight_gradients` does; None of weights and bias where neither is trained."""
+    if weights or bias:
+        return weight_gradients(gradients, x, bias=bias)
+    return [None] * len(gradients), None
+
+
 def are_narrow(x: Tensor | StoredRows, *outputs: int) -> bool:
     """Return whether the core multiplies rows like ``x`` [n, D] by matrices with so many outputs each."""
     if x.dtype != torch.float32 or (isinstance(x, Tensor) and (not in_core(x) or x.stride(1) != 1)):
@@ -181,9 +190,9 @@ class _Linear(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, weight = ctx.saved_tensors
-        grad_x = products_back((grad, weight)) if ctx.needs_input_grad[0] else None
-        (of_weight,), of_bias = weight_gradients([grad], x, bias=ctx.needs_input_grad[2])
-        return grad_x, of_weight, of_bias
+        needs = ctx.needs_input_grad
+        of_weight, of_bias = _trained([grad], x, needs[1], bias=needs[2])
+        return products_back((grad, weight)) if needs[0] else None, *of_weight, of_bias
 
 
 def both_linear(x: Tensor | StoredRows, num_first: int, first: nn.Linear, every: nn.Linear) -> tuple[Tensor, Tensor]:
@@ -222,9 +231,10 @@ class _BothLinear(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad_first: Tensor, grad_every: Tensor) -> tuple[Tensor | None, ...]:
         x, first, every = ctx.saved_tensors
-        grad_x = products_back((grad_every, every), (grad_first, first)) if ctx.needs_input_grad[0] else None
+        needs = ctx.needs_input_grad
+        grad_x = products_back((grad_every, every), (grad_first, first)) if needs[0] else None
         rows = x if ctx.stored is None else ctx.stored
-        (of_first, of_every), of_bias = weight_gradients([grad_first, grad_every], rows, bias=ctx.needs_input_grad[2])
+        (of_first, of_every), of_bias = _trained([grad_first, grad_every], rows, needs[1] or needs[3], bias=needs[2])
         return grad_x, of_first, of_bias, of_every, None, None
 
 
@@ -259,8 +269,8 @@ class _LinearSum(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         own, means, of_own, of_means = ctx.saved_tensors
         needs = ctx.needs_input_grad
-        (grad_own_weight,), grad_bias = weight_gradients([grad], own, bias=needs[3])
-        (grad_means_weight,), _ = weight_gradients([grad], means, bias=False)
+        (grad_own_weight,), grad_bias = _trained([grad], own, needs[2], bias=needs[3])
+        (grad_means_weight,), _ = _trained([grad], means, needs[4], bias=False)
         return (
             products_back((grad, of_own)) if needs[0] else None,
             products_back((grad, of_means)) if needs[1] else None,

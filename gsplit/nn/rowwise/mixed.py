@@ -17,7 +17,7 @@ from torch import Tensor
 
 import gsplit._core as _core
 from gsplit.kernels import in_core
-from gsplit.kernels.sums import SHORT, core_rests
+from gsplit.kernels.sums import SHORT, core_rests, whole_rows
 
 
 class Term(NamedTuple):
@@ -51,7 +51,7 @@ def multiplied(
     outputs = first.weight.shape[1] if first.turned else first.weight.shape[0]
     if _by_tiles(first.x, dtype):
         out = torch.empty((len(first.x), outputs), dtype=out_dtype or dtype)
-        given = [(_rows(x), weight.detach().contiguous(), turned) for x, weight, turned in terms]
+        given = [(whole_rows(x), weight.detach().contiguous(), turned) for x, weight, turned in terms]
         begins = None if bias is None else bias.detach().contiguous()
         _core.multiply_mixed(given, begins, out, threads=torch.get_num_threads())
         return out
@@ -75,7 +75,7 @@ def gradient(gradients: Tensor, x: Tensor, dtype: torch.dtype, *, bias: bool = F
     if _by_tiles(x, dtype):
         out = torch.empty((gradients.shape[1], x.shape[1]))
         sums = torch.empty(gradients.shape[1]) if bias else None
-        _core.mixed_gradient(_rows(gradients), _rows(x), out, sums, threads=torch.get_num_threads())
+        _core.mixed_gradient(whole_rows(gradients), whole_rows(x), out, sums, threads=torch.get_num_threads())
         return out, sums
     rows = x[: len(gradients)]
     wide = _widened(rows, dtype)
@@ -102,8 +102,3 @@ def _product(term: Term, dtype: torch.dtype, bias: Tensor | None) -> Tensor:
 def _by_tiles(x: Tensor, dtype: torch.dtype) -> bool:
     given = in_core(x) and x.dtype in (torch.bfloat16, torch.float32)
     return given and dtype == torch.bfloat16 and _core.has_tiles()
-
-
-def _rows(x: Tensor) -> Tensor:
-    x = x.detach()
-    return x if x.stride(1) == 1 else x.contiguous()
