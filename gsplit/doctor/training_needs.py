@@ -47,7 +47,7 @@ class Need:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingNeeds:
-    """Memory of a training. On the CPU trainers take of the host what they would of an accelerator, or less."""
+    """Memory of a training. On the CPU trainers take of the host what a step takes with the CPU's kernels."""
 
     device: str
     """The type of device that is computed on."""
@@ -58,7 +58,9 @@ class TrainingNeeds:
     host: list[Need]
     """Memory of the host, by what takes it."""
     step: StepBytes | None
-    """A training step on one trainer, where a dry run could be made."""
+    """A training step on one trainer with an accelerator's kernels, where a dry run could be made."""
+    host_step: StepBytes | None
+    """The same with the kernels of the CPU, where the training is on it."""
     accelerator: list[Need]
     """Memory of each trainer's accelerator; what it would be where the training is on the CPU."""
     cache_bytes: int | None
@@ -79,14 +81,16 @@ def needs_of(run: Run) -> TrainingNeeds:
     layout, process = open_layout(run.layout, trusted=True), process_bytes()  # before a step takes some
     on_cpu = run.config.device == accelerator.HOST
     cache_bytes = cached_bytes(run.config, run.strategy, layout)
-    step = run.step or dry_run_of(engine_of(run.config.strategy), run)
+    engine = engine_of(run.config.strategy)
+    step = run.step or dry_run_of(engine, run)
+    host_step = (dry_run_of(engine, run, on_host=True) or step) if on_cpu else None
     on_device = list(_of_a_device(run, step, cache_bytes if not on_cpu else 0))
     processes = Need(what="processes of trainers", num_bytes=run.trainers * process, about="PyTorch and libraries")
     host = [processes, *_supplied(run, layout, step)]
     if on_cpu:
         host += [
             replace(need, what=f"{need.what}, of all", num_bytes=run.trainers * need.num_bytes)
-            for need in on_device
+            for need in _of_a_device(run, host_step, 0)
             if need.what != BEHIND
         ]
         if cache_bytes:
@@ -99,6 +103,7 @@ def needs_of(run: Run) -> TrainingNeeds:
         samplers=run.samplers,
         host=host,
         step=step,
+        host_step=host_step,
         accelerator=on_device,
         cache_bytes=cache_bytes,
         host_bytes=sum(need.num_bytes for need in host),

@@ -9,10 +9,12 @@ from torch import Tensor
 from typing_extensions import override
 
 import gsplit._core as _core
-from gsplit.kernels.sums import Edges, Kernels, Sums, computed_in, whole_rows
+from gsplit.kernels.sums import SHORT, Edges, Kernels, Sums, computed_in, whole_rows
 
 DTYPES = (torch.float32, torch.float64, torch.bfloat16)
 """Types of rows that the core has kernels for."""
+PIECE_ROWS = 1024
+"""Rows in a short type that are added to at a time, beside which their sums take no memory to speak of."""
 
 
 class Core(Kernels):
@@ -75,7 +77,14 @@ class Core(Kernels):
     @override
     def add(self, out: Tensor, rows: Tensor, values: Tensor, counts: Sequence[int]) -> None:
         del counts  # it adds one row after the other anyway
-        _core.add_rows(out, rows, values)
+        if out.dtype not in SHORT:
+            _core.add_rows(out, rows, values)
+            return
+        for piece in rows.argsort(stable=True).split(PIECE_ROWS):  # added up in float32, and rounded once
+            touched, places = rows[piece].unique_consecutive(return_inverse=True)
+            wide = out[touched].to(computed_in(out.dtype))
+            _core.add_rows(wide, places.to(torch.int32), values[piece].to(wide.dtype))
+            out[touched] = wide.to(out.dtype)
 
     @override
     def shares(

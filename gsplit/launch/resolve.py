@@ -160,9 +160,14 @@ def _with_rows(config: Placed, layout: Layout, described: Described) -> Placed:
     return replace(config, feature_dtype="bfloat16")
 
 
-def dry_run_of(engine: Engine, run: Run) -> StepBytes | None:
-    """Return what a training step of a run takes of a device; None where its engine or its model lets nobody know."""
-    measure = getattr(engine, "step_bytes", None)
+def dry_run_of(engine: Engine, run: Run, *, on_host: bool = False) -> StepBytes | None:
+    """Return what a training step of a run takes of a device; None where its engine or its model lets nobody know.
+
+    Args:
+        engine, run: of the training.
+        on_host: with the kernels of the CPU.
+    """
+    measure = getattr(engine, "host_step_bytes" if on_host else "step_bytes", None)
     return None if measure is None else measure(run)
 
 

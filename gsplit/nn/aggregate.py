@@ -194,7 +194,8 @@ def summed_back(
 ) -> Tensor:
     """Gradients of the own sources, from those of the sums of the destinations; received rows' go back on the way.
 
-    They are added up in the type that such rows are added up in, and rounded to theirs at the end.
+    They are added up in the type that such rows are added up in, and rounded to theirs: once, or where sums in parts
+    are cheap before what comes back is added, and behind it.
 
     Args:
         two_way: the in-edges of the layer.
@@ -222,7 +223,7 @@ def summed_back(
         return gradients(0, num_own, start, grad.dtype)
     if link is not None and route is not None and finish is None and kernels.parts_are_cheap:
         add_returned = link.start_return(gradients(num_own, edges.num_rows, None, grad.dtype), route)
-        own = gradients(0, num_own, start, dtype)
+        own = gradients(0, num_own, start, grad.dtype)  # not float32 beside the rounded ones: a step's peak is here
     else:
         out = gradients(0, edges.num_rows, start, dtype)
         if finish is not None:

@@ -1,17 +1,24 @@
 """Memory that a dry run predicts, beside the most that tensors took in the training itself.
 
 Trainers of the pool compute on the CPU with the kernels that accelerators use, and count what is alive. A device has
-the same tensors; what its kernels take while they compute nobody counts here.
+the same tensors; what its kernels take while they compute nobody counts here. With the CPU's own kernels PyTorch's
+allocator is asked, by a profile of each step.
 """
 
 from __future__ import annotations
 
 import pytest
+from support import pool as pool_module
 from support.graphs import lay_out, random_graph
 from support.models import PyGNet
 from support.peaks import peak_in_trainer, predicted
+from support.runs import run_for
 
+from experiments.micro.step_memory import profiled
 from gsplit.config.train import TrainConfig
+from gsplit.engine.sampled import Sampled
+from gsplit.train import loop
+from gsplit.train.epochs import Epochs
 
 WITHIN = 0.15
 """What the issue of a prediction may be off by, relative to the peak."""
@@ -72,3 +79,55 @@ def test_models_of_pyg_take_what_a_dry_run_says(pool, large_layouts, tmp_path, n
     config = training(layout, tmp_path / "run")
     said = predicted(config, 2, model).peak(prefetch=0)
     assert said == pytest.approx(max(pool.run(2, peak_in_trainer, config, model)), rel=WITHIN)
+
+
+ON_CPU = {
+    "sage": {},
+    "mixed": {"precision": "bf16-mixed"},
+    "rows where they lie": {"hidden": 16},
+    "mixed rows where they lie": {"hidden": 16, "precision": "bf16-mixed"},
+    "sums": {"precision": "bf16-mixed", "exchange": "auto"},
+    "gcn": {"model": "gcn", "precision": "bf16-mixed", "norm": "layer"},
+    "gat": {"model": "gat", "precision": "bf16-mixed"},
+}
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory):
+    graph = random_graph(20_000, 10, seed=3, features=100)
+    return lay_out(graph, tmp_path_factory.mktemp("wide"), parts=2, method="deal")
+
+
+def peaks_of_steps(member, config):
+    """The most that each step took beside what was there before it."""
+    trainer = loop.ready(member, run_for(config, member.world), pool_module.SHARED)
+    epochs, peaks = Epochs(trainer), []
+    while (mini_batch := epochs.next()) is not None:
+        with profiled(peaks):
+            result = loop.step(trainer, mini_batch)
+        epochs.record(mini_batch, result)
+    trainer.close()
+    return peaks
+
+
+def on_cpu(layout, out, **flags):
+    """A training at hidden 256, and what a dry run says of a step."""
+    given = {"batch_size": 1024, "fan_out": (5, 5, 5), "hidden": 256, "evaluate": "none", "checkpoint_every": 0}
+    config = TrainConfig(layout=layout.path, out=out, device="cpu", epochs=1, **{**given, **flags})
+    return config, Sampled().host_step_bytes(run_for(config, 2))
+
+
+@pytest.mark.parametrize("name", ON_CPU)
+def test_a_step_on_the_cpu_takes_what_a_dry_run_says(pool, wide, tmp_path, name):
+    config, said = on_cpu(wide, tmp_path / "run", **ON_CPU[name])
+    assert said.activations == pytest.approx(max(map(max, pool.run(2, peaks_of_steps, config))), rel=0.05)
+
+
+def test_mixed_precision_takes_at_most_0_65_of_the_activations(wide, tmp_path):
+    _, plain = on_cpu(wide, tmp_path, batch_size=8192)  # beside which gradients of weights are little
+    _, mixed = on_cpu(wide, tmp_path, batch_size=8192, precision="bf16-mixed")
+    assert mixed.activations <= 0.65 * plain.activations
+
+
+def test_rows_that_are_read_where_they_lie_are_no_part_of_a_mini_batch(wide, tmp_path):
+    assert 3 * on_cpu(wide, tmp_path, hidden=16)[1].mini_batch < on_cpu(wide, tmp_path)[1].mini_batch

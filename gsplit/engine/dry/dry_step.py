@@ -2,18 +2,20 @@
 
 What the run's own sampler draws is known to the last edge, and what the model makes of it is found by making it:
 forward, loss, backward, the sum of the gradients, and the step of the real optimizer, with the kernels that
-accelerators use. Nobody is asked for the rows of other trainers; theirs have the sizes that the segment says.
+accelerators use, or those of the CPU. Nobody is asked for the rows of other trainers; theirs have the sizes that the
+segment says.
 
 A small step is made with zeros on the CPU, in less time than it takes to import what ``meta`` needs. A large one is
 made on the device ``meta``, where shapes are all there is, in the time of a small one. A model that looks at values
 (``item()``, a library's own kernels), or wants autocast, cannot run there, and is computed on the CPU, until an
-operation has taken too much memory or time.
+operation has taken too much memory or time. With the kernels of the CPU it is always computed there.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -21,7 +23,7 @@ import torch
 from torch import Tensor
 
 from gsplit.data import Layout
-from gsplit.engine.dry.live_bytes import AsAccelerators, Bound, LiveBytes
+from gsplit.engine.dry.live_bytes import AsAccelerators, Bound, Copies, LiveBytes
 from gsplit.engine.dry.step_bytes import StepBytes
 from gsplit.engine.inputs import SplitLoader
 from gsplit.engine.level_widths import widths_of
@@ -31,7 +33,7 @@ from gsplit.engine.run import Run
 from gsplit.engine.step import backward, forward
 from gsplit.engine.strategy import copied_dtype
 from gsplit.errors import InputError
-from gsplit.kernels import library_alone
+from gsplit.kernels import StoredRows, library_alone
 from gsplit.limits import host_memory
 from gsplit.nn import BatchComm, ExchangeCounters
 from gsplit.optim import Steps, optimizer_of
@@ -56,7 +58,9 @@ CPU_S = 60.0
 logger = logging.getLogger(__name__)
 
 
-def step_bytes(run: Run, layout: Layout, spec: SamplerSpec, num_batches: int) -> StepBytes | None:
+def step_bytes(
+    run: Run, layout: Layout, spec: SamplerSpec, num_batches: int, *, on_host: bool = False
+) -> StepBytes | None:
     """Return what a training step of a run takes of a device; no process is started, and nothing is written.
 
     Args:
@@ -64,6 +68,8 @@ def step_bytes(run: Run, layout: Layout, spec: SamplerSpec, num_batches: int) ->
         layout: to sample from.
         spec: how mini-batches are sampled.
         num_batches: number of mini-batches of an epoch.
+        on_host: with the kernels of the CPU, which keep less than those of accelerators; where that would take too
+            much memory or time, as without it.
 
     Returns:
         None where the model fails; what trainers say of it, they say themselves.
@@ -73,9 +79,10 @@ def step_bytes(run: Run, layout: Layout, spec: SamplerSpec, num_batches: int) ->
     """
     with torch.random.fork_rng(devices=[]):
         segment, slot = largest_split(run, layout, spec, num_batches)
-        for device in _devices(run, segment):
+        of_host = (("cpu", True),) if on_host else ()
+        for device, core in (*of_host, *((name, False) for name in _devices(run, segment))):
             try:
-                return replace(measured(run, layout, segment, torch.device(device)), slot=slot)
+                return replace(measured(run, layout, segment, torch.device(device), on_host=core), slot=slot)
             except InputError:
                 raise
             except Exception as error:  # of a user's model, or of operations that look at values
@@ -114,19 +121,21 @@ def largest_split(run: Run, layout: Layout, spec: SamplerSpec, num_batches: int)
     return largest, slot
 
 
-def measured(run: Run, layout: Layout, segment: Segment, device: torch.device) -> StepBytes:
+def measured(run: Run, layout: Layout, segment: Segment, device: torch.device, *, on_host: bool = False) -> StepBytes:
     """Make two steps on the same split, one after the other as in training, and count.
 
     Args:
         run, layout: of the training.
         segment: the split.
         device: ``meta``, or the CPU, where it is computed.
+        on_host: with the CPU's own kernels, and rows that these read where they lie.
     """
     bound = None
     if device.type == "cpu":
         bound = Bound(num_bytes=int(CPU_SHARE * host_memory().available_bytes), seconds=CPU_S)
-    with library_alone(), AsAccelerators(), LiveBytes(device.type, bound) as live:
-        step = _Step(run, layout, segment, device)
+    kernels, loads = (nullcontext(), Copies()) if on_host else (library_alone(), AsAccelerators())
+    with kernels, loads, LiveBytes(device.type, bound) as live:
+        step = _Step(run, layout, segment, device, on_host=on_host)
         live.add([*step.model.parameters(), *step.model.buffers()])
         weights = live.now
         first = step.load()
@@ -144,7 +153,7 @@ def measured(run: Run, layout: Layout, segment: Segment, device: torch.device) -
             weights=weights,
             kept=live.now,
             mini_batch=mini_batch,
-            loading=_loading(run, layout, segment),
+            loading=0 if step.lie else _loading(run, layout, segment),
             step=most,
             slot=segment.num_bytes,
             between=between,
@@ -168,7 +177,9 @@ def _loading(run: Run, layout: Layout, segment: Segment) -> int:
 class _Step:
     """The parts of a trainer that a step takes, on a device."""
 
-    def __init__(self, run: Run, layout: Layout, segment: Segment, device: torch.device) -> None:
+    def __init__(
+        self, run: Run, layout: Layout, segment: Segment, device: torch.device, *, on_host: bool = False
+    ) -> None:
         self._run, self._segment, self._device = run, segment, device
         graph = layout.graph
         self.model = run.new_model().train().to(device, run.dtype)
@@ -179,9 +190,13 @@ class _Step:
         )
         parameters = [p for p in self.model.parameters() if p.requires_grad]
         optimizer = optimizer_of(run.config, parameters)
-        for group in optimizer.param_groups:
+        for group in optimizer.param_groups if not on_host else ():
             group["foreach"] = True  # as on accelerators, where it takes more memory
         self._reduced: Any = None
+        as_they_are = run.strategy.cache_size is None and copied_dtype(run.config, layout) is None
+        as_they_are = as_they_are and self._loader.features.stores and not run.config.normalize_features
+        self.lie = on_host and as_they_are and bool(getattr(self.model, "reads_stored_rows", False))
+        """Whether rows are read where they lie, as trainers on the CPU do."""
         member = Member(rank=0, world=1, device=device)
         self._steps = Steps(run.config, [optimizer], parameters, None, member, 2 * run.config.accumulate)
 
@@ -190,12 +205,17 @@ class _Step:
         run, segment = self._run, self._segment
         carrier = Silent() if segment.parts > 1 else None
         comm = BatchComm(carrier, ExchangeCounters(), self._device, exchange_dtype=run.exchange_dtype)
-        width = self._loader.layout.graph.num_features
+        x: Tensor | StoredRows
+        if self.lie:
+            x = self._loader.features.stored(segment.vertices)
+        else:
+            shape = len(segment.vertices), self._loader.layout.graph.num_features
+            x = torch.zeros(shape, dtype=run.precision.rows, device=self._device)
         return self._loader.mini_batch(
             segment,
             comm,
             handle=Handle(ticket=Ticket(number=0, epoch=0, batch=0)),
-            x=torch.zeros((len(segment.vertices), width), dtype=run.precision.rows, device=self._device),
+            x=x,
             share_of_whole=None if run.config.estimate == "ratio" else 1.0,
         )
 

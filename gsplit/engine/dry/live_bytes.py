@@ -160,26 +160,35 @@ FROM_ABOVE: dict[Any, Callable[..., Any]] = {
 may be, or, of counts, as much as was asked for."""
 
 
-class AsAccelerators(TorchFunctionMode):
+class Copies(TorchFunctionMode):
+    """What is loaded is a copy, while the block runs: loaders say so by ``non_blocking``, and the CPU hands it on."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Call a function, and copy what it loaded."""
+        kwargs = kwargs or {}
+        out = func(*args, **kwargs)
+        if func is Tensor.to and kwargs.get("non_blocking") and out is args[0]:
+            return out.clone()
+        return out
+
+
+class AsAccelerators(Copies):
     """PyTorch's functions keep on the CPU, while the block runs, what they would keep on an accelerator.
 
-    Dropout keeps a byte of each value for backward, not a number. What is loaded is a copy: loaders say so by
-    ``non_blocking``, and on the CPU would hand on what lies there.
+    Dropout keeps a byte of each value for backward, not a number; and what is loaded is a copy.
     """
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Call a function, or what stands in its place."""
-        kwargs = kwargs or {}
         if func is torch.nn.functional.dropout:
-            x, share, training, inplace = _dropout(*args, **kwargs)
+            x, share, training, inplace = _dropout(*args, **(kwargs or {}))
             if training and 0 < share < 1 and not inplace:
                 return torch.native_dropout(x, share, True)[0]
-        out = func(*args, **kwargs)
-        if func is Tensor.to and kwargs.get("non_blocking") and out is args[0]:
-            return out.clone()
-        return out
+        return super().__torch_function__(func, types, args, kwargs)
 
 
 def _dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:

@@ -116,8 +116,16 @@ class Sampled:
 
     def step_bytes(self, run: Run) -> StepBytes | None:
         """Return what a training step takes of a device; see :func:`gsplit.engine.dry.dry_step.step_bytes`."""
+        return self._step_bytes(run, on_host=False)
+
+    def host_step_bytes(self, run: Run) -> StepBytes | None:
+        """Return what a training step takes where trainers compute on the CPU, with its kernels."""
+        return self._step_bytes(run, on_host=True)
+
+    def _step_bytes(self, run: Run, *, on_host: bool) -> StepBytes | None:
         layout = open_layout(run.layout, trusted=True)
-        return step_bytes(run, layout, self.sampling(run, layout), self.num_batches(run, layout))
+        spec, batches = self.sampling(run, layout), self.num_batches(run, layout)
+        return step_bytes(run, layout, spec, batches, on_host=on_host)
 
     @contextmanager
     def supply(self, run: Run, layout: Layout, position: Position) -> Iterator[Supply]:

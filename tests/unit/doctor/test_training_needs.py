@@ -48,8 +48,9 @@ def test_a_step_is_what_a_dry_run_took(config):
     assert device["mini-batches"] == 4 * step.mini_batch
     assert sum(device.values()) == needs.accelerator_bytes == step.reserved(3)
     assert needs.accelerator_bytes - device[BEHIND] == step.peak(3)
-    host = by_name(needs.host)
-    assert host["activations, of all"] == 2 * device["activations"]
+    host, own = by_name(needs.host), Sampled().host_step_bytes(run)
+    assert needs.host_step == own
+    assert host["activations, of all"] == 2 * (own.peak(3) - own.kept - 4 * own.mini_batch)
     assert f"{BEHIND}, of all" not in host
     assert sum(host.values()) == needs.host_bytes
 

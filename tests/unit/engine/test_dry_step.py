@@ -111,7 +111,8 @@ def test_the_split_that_takes_most_is_measured(run):
 def test_large_steps_are_made_without_values_if_they_can_be(run, monkeypatch):
     made = []
 
-    def fails_first(*where):
+    def fails_first(*where, on_host):
+        assert not on_host
         made.append(where[-1].type)
         if len(made) == 1:
             raise RuntimeError("no values")
@@ -169,6 +170,15 @@ def test_a_model_that_looks_at_values_is_not_computed_beyond_bounds(run, monkeyp
     assert taken(run(Looks(5))) is None
     (record,) = [r for r in caplog.records if r.levelno == logging.WARNING and "its dry run fails" in r.message]
     assert f"its dry run fails: {said}" in record.message
+
+
+def test_with_the_kernels_of_the_cpu_less_is_kept_unless_that_is_beyond_bounds(run, monkeypatch):
+    monkeypatch.setattr(dry_step, "SMALL", 0)
+    decided = run(hidden=128)
+    of_device, of_host = taken(decided), Sampled().host_step_bytes(decided)
+    assert of_host.activations < of_device.activations
+    monkeypatch.setattr(dry_step, "CPU_S", 0.0)
+    assert Sampled().host_step_bytes(decided) == of_device
 
 
 @pytest.mark.parametrize("large", [False, True])

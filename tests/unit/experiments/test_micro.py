@@ -8,7 +8,15 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from experiments.micro import aggregation, convolutions, partial_sums, sampler_memory, sampling_rate, step
+from experiments.micro import (
+    aggregation,
+    convolutions,
+    partial_sums,
+    sampler_memory,
+    sampling_rate,
+    step,
+    step_memory,
+)
 from gsplit.errors import InputError
 
 
@@ -43,6 +51,24 @@ def test_step(layouts, tmp_path):
     rows = json.loads(out.read_text())
     assert [row["stage"] for row in rows] == ["sums", "products", "activation", "the rest", "step"]
     assert all(row["over_floor"] > 0 for row in rows if row["stage"] != "the rest")
+
+
+@pytest.mark.slow  # what is counted is tested in processes of the pool (test_predicted_memory.py)
+def test_step_memory(layouts, tmp_path):
+    out = tmp_path / "found.json"
+    step_memory.command(f"{layouts(2).path} --fan-out 3,3 --batch-size 60 --json {out}".split())
+    rows = json.loads(out.read_text())
+    assert [(row["precision"], row["trainers"]) for row in rows] == [("32", 2), ("bf16-mixed", 2)]
+    assert [row["predicted_over_measured"] for row in rows] == pytest.approx([1, 1], abs=0.1)
+
+
+def test_the_most_that_is_alive_is_found_in_a_trace():
+    def event(at, num_bytes, name=step_memory.MEMORY):
+        return {"name": name, "ts": at, "args": {"Bytes": num_bytes}}
+
+    events = [event(3, 5), event(1, 8), event(2, -8), event(4, 7), event(5, -12), event(0, 99, "other")]
+    assert step_memory.taken_of(events) == 12
+    assert step_memory.taken_of([]) == 0
 
 
 def test_the_floor_of_a_step_is_counted():

@@ -68,6 +68,7 @@ MISTAKES = [
     ("micro.sampler_memory", "nowhere --samplers 0", "--samplers, 1, 0"),
     ("micro.sampling_rate", "nowhere --batches 1", "--batches, 2, 1"),
     ("micro.step", "nowhere --hidden 0", "--hidden, 1, 0"),
+    ("micro.step_memory", "nowhere --precisions 64", "64, 32, bf16-mixed"),
     ("model_host.__main__", f"{HOST} --host dgx-a200", "--host dgx-a200, 4x3090ti-pcie3, dgx-a100"),
     ("model_host.__main__", f"{HOST} --gpus 8", "--gpus, 8, 4x RTX 3090 Ti, 4"),
     ("model_host.__main__", f"{HOST} --cache 0,101", "0, 100, 101]"),

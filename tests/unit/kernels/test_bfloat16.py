@@ -8,6 +8,7 @@ from support.kernels import random_edges
 
 import gsplit._core as _core
 from gsplit.kernels import Edges, Sums
+from gsplit.kernels import core as core_module
 
 
 def half(*shape):
@@ -55,6 +56,23 @@ def test_sums_of_heads_and_in_place(core):
     core.sum(Sums(edges, x.float(), None, wanted, start=out.float(), weight=weight))
     core.sum(Sums(edges, x, None, out, start=out, weight=weight))
     same_but_for_rounding(out, wanted)
+
+
+def test_rows_are_added_up_before_they_are_rounded(core, monkeypatch):
+    """Three runs of rows, as from three trainers, some of them in all; pieces end in the middle of a row's values."""
+    monkeypatch.setattr(core_module, "PIECE_ROWS", 7)
+    runs = [torch.randperm(30)[:count].sort().values.int() for count in (20, 9, 30)]
+    rows, out = torch.cat(runs), half(30, 17)
+    values, wanted = half(len(rows), 17), out.float()
+    core.add(wanted, rows, values.float(), [len(run) for run in runs])
+    core.add(out, rows, values, [len(run) for run in runs])
+    torch.testing.assert_close(out.float(), wanted, rtol=2**-8, atol=2**-7)
+    monkeypatch.setattr(core_module, "PIECE_ROWS", 1000)
+    one, values = half(30, 17), half(len(rows), 17)
+    wanted = one.float()
+    core.add(wanted, rows, values.float(), [len(run) for run in runs])
+    core.add(one, rows, values, [len(run) for run in runs])
+    assert torch.equal(one, wanted.bfloat16())
 
 
 @pytest.mark.parametrize("wide", [False, True])
