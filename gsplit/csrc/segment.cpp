@@ -89,6 +89,7 @@ std::vector<int64_t> put_layer(Cursor& cursor, const std::vector<Split>& splits,
   const LayerSplit& layer = splits[rank].layers[l];
   std::vector<int64_t> words;
   words.push_back(static_cast<int64_t>(layer.indices.size()));
+  words.push_back(layer.own_edges);
   words.push_back(cursor.put(layer.indptr));
   words.push_back(cursor.put(layer.indices));
   words.push_back(cursor.begin());

@@ -17,6 +17,7 @@ namespace gsplit {
 struct LayerSplit {
   Array<int32_t> indptr;                  // [destinations + 1]
   Array<int32_t> indices;                 // [edges] source rows: own rows, then rows received from 0, 1, ...
+  int64_t own_edges = 0;                  // edges from own rows
   Array<int64_t> edge_ids;                // [edges] positions in the graph's indices, or empty
   Array<float> scales;                    // [own sources, then rows received] what an edge counts; or empty
   std::vector<Array<int32_t>> send_rows;  // [P][rows that trainer q needs], own level-(l-1) rows
@@ -51,13 +52,13 @@ struct MiniBatchId {
 };
 
 inline constexpr int64_t SEGMENT_MAGIC = 0x474553544c505347;  // "GSPLTSEG", little-endian
-inline constexpr int64_t SEGMENT_VERSION = 2;
+inline constexpr int64_t SEGMENT_VERSION = 3;
 inline constexpr int64_t SEGMENT_HAS_EDGE_IDS = 1;
 inline constexpr int64_t SEGMENT_HAS_SCALES = 2;
 inline constexpr int64_t SEGMENT_SURE_LOOPS = 4;
 inline constexpr int64_t SEGMENT_DRAWN_TARGETS = 8;
 inline constexpr int64_t HEADER_FIXED_WORDS = 12;
-inline constexpr int64_t LAYER_FIXED_WORDS = 6;
+inline constexpr int64_t LAYER_FIXED_WORDS = 7;
 inline constexpr int64_t SUMS_WORDS = 9;
 
 /// What segments carry that not all rules or models want.

@@ -106,7 +106,7 @@ void MappedSplitter<Index, Map>::start(size_t layers, std::span<const int64_t> t
       for (auto& rows : layer.send_rows) rows.clear();
       for (auto& ends : layer.send_ends) ends.clear();
       for (auto& ids : layer.send_ids) ids.clear();
-      layer.summed_edges = layer.drawn_edges = 0;
+      layer.own_edges = layer.summed_edges = layer.drawn_edges = 0;
       layer.in_degrees.clear();
       layer.moved_rows.clear();
       layer.moved_ids.clear();
@@ -257,6 +257,8 @@ void MappedSplitter<Index, Map>::end_hop(size_t level) {
   }
   std::vector<int32_t> base(parts);
   for (size_t part = 0; part < parts; ++part) {
+    LayerSplit& layer = this->splits_[part].layers[level];
+    layer.own_edges = static_cast<int64_t>(layer.indices.size() - remote_edges_[part].size());
     if (remote_edges_[part].empty()) continue;
     auto next = static_cast<size_t>(this->splits_[part].level_sizes[level - 1]);
     for (size_t from = 0; from < parts; ++from) {
@@ -264,7 +266,7 @@ void MappedSplitter<Index, Map>::end_hop(size_t level) {
       next += this->splits_[from].layers[level].rows_sent(part);
     }
     checked_row(next);
-    int32_t* rows = this->splits_[part].layers[level].indices.data();
+    int32_t* rows = layer.indices.data();
     for (const RemoteEdge& remote : remote_edges_[part]) rows[remote.edge] += base[remote.owner];
     remote_edges_[part].clear();
   }

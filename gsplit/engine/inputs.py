@@ -221,6 +221,7 @@ def blocks_of(
             num_own_sources=header.num_own_sources,
             indptr=view(header.indptr_at, header.num_destinations + 1, torch.int32),
             indices=view(header.indices_at, header.num_edges, torch.int32),
+            num_own_edges=header.num_own_edges,
             edge_ids=view(header.edge_ids_at, header.num_edges, torch.int64) if segment.has_edge_ids else None,
             edge_weight=None if edge_weights is None else edge_weights[layer],
             degrees=None if degrees is None else degrees[: header.num_own_sources],

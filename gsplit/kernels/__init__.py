@@ -76,10 +76,11 @@ class TwoWayEdges:
     Args:
         edges: the edges, row by row.
         num_sources: number of all sources.
+        num_own_edges: number of edges from own sources, which come first; None: the device would have to be asked.
     """
 
-    def __init__(self, edges: Edges, num_sources: int) -> None:
-        self.edges, self._num_sources = edges, num_sources
+    def __init__(self, edges: Edges, num_sources: int, num_own_edges: int | None = None) -> None:
+        self.edges, self._num_sources, self._num_own_edges = edges, num_sources, num_own_edges
         in_core = edges.indptr.device.type == "cpu" and not core_rests[0]
         self._kernels: Kernels = _CORE if in_core else _elsewhere(edges.indptr)
 
@@ -93,9 +94,24 @@ class TwoWayEdges:
         """The same, and ``order`` are the positions of the edges among the others."""
         return self._transposed(order=True)
 
+    @property
+    def parts_are_cheap(self) -> bool:
+        """True where own edges and the others can be summed apart, and the host waits for no device to tell them."""
+        return self._num_own_edges is not None or self.edges.indptr.device.type == "cpu"
+
     def apart(self, num_own: int, *, order: bool) -> tuple[Edges, Edges]:
-        """The edges from sources below ``num_own``, and the others, as :meth:`Kernels.split`; made at each call."""
-        return self._kernels.split(self.edges, num_own, order=order)
+        """The edges from own sources, those below ``num_own``, and the others, as :meth:`Kernels.split`.
+
+        They are made at each call.
+        """
+        return self._kernels.split(self.edges, num_own, self._num_own_edges, order=order)
+
+    def transposed_apart(self, num_own: int, *, order: bool) -> tuple[Edges, Edges]:
+        """The transposed edges of own sources, those below ``num_own``, and of the others."""
+        edges, count = self.transposed_with_order if order else self.transposed, self._num_own_edges
+        own = None if count is None else (0, count)
+        others = None if count is None else (count, len(edges.indices))
+        return edges.from_row(0, num_own, own), edges.from_row(num_own, edges.num_rows, others)
 
     def _transposed(self, *, order: bool) -> Edges:
         return self._kernels.transposed(self.edges, self._num_sources, order=order)

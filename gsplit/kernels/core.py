@@ -20,8 +20,6 @@ PIECE_ROWS = 1024
 class Core(Kernels):
     """The C++ core, on as many threads as PyTorch has; rows float32, float64 or bfloat16 on the CPU."""
 
-    parts_are_cheap = True
-
     @override
     def transposed(self, edges: Edges, num_sources: int, *, order: bool) -> Edges:
         indptr = torch.empty(num_sources + 1, dtype=torch.int32)
@@ -31,7 +29,9 @@ class Core(Kernels):
         return Edges(indptr=indptr, indices=rows, order=positions)
 
     @override
-    def split(self, edges: Edges, num_own: int, *, order: bool) -> tuple[Edges, Edges]:
+    def split(self, edges: Edges, num_own: int, count: int | None = None, *, order: bool) -> tuple[Edges, Edges]:
+        del count  # it is counted on the way
+
         def room() -> tuple[Tensor, Tensor, Tensor | None]:
             indices = torch.empty_like(edges.indices)
             return torch.empty_like(edges.indptr), indices, torch.empty_like(indices) if order else None

@@ -21,8 +21,6 @@ BLOCK_EDGES = 32
 class Library(Kernels):
     """PyTorch's operations, on any device and in any type: ``embedding_bag`` over the edges, forward and backward."""
 
-    parts_are_cheap = False
-
     @override
     def transposed(self, edges: Edges, num_sources: int, *, order: bool) -> Edges:
         # Counting sources would ask a GPU for the largest, and the host would wait for it.
@@ -32,16 +30,18 @@ class Library(Kernels):
         return Edges(indptr=indptr, indices=edges.rows()[at], order=at.int() if order else None)
 
     @override
-    def split(self, edges: Edges, num_own: int, *, order: bool) -> tuple[Edges, Edges]:
-        from_own, rows = edges.indices < num_own, edges.rows()
+    def split(self, edges: Edges, num_own: int, count: int | None = None, *, order: bool) -> tuple[Edges, Edges]:
+        from_own_E = edges.indices < num_own
+        own_indptr = F.pad(from_own_E.cumsum(0, dtype=torch.int32), (1, 0))[edges.indptr]
+        at = torch.sort(from_own_E, descending=True, stable=True).indices  # nonzero() would wait for its size
+        count = int(own_indptr[-1]) if count is None else count
+        indices, places = edges.indices[at], at.int() if order else None
 
-        def part(kept: Tensor, first: int) -> Edges:
-            indptr = torch.zeros_like(edges.indptr)
-            indptr[1:] = torch.bincount(rows[kept], minlength=edges.num_rows).cumsum(0)
-            at = kept.nonzero().flatten().int() if order else None
-            return Edges(indptr=indptr, indices=edges.indices[kept] - first, order=at)
+        def part(indptr: Tensor, begin: int, end: int, first: int) -> Edges:
+            of_part = None if places is None else places[begin:end]
+            return Edges(indptr=indptr, indices=indices[begin:end] - first, order=of_part)
 
-        return part(from_own, 0), part(~from_own, num_own)
+        return part(own_indptr, 0, count, 0), part(edges.indptr - own_indptr, count, len(at), num_own)
 
     @override
     def sum(self, sums: Sums) -> None:
@@ -58,6 +58,7 @@ class Library(Kernels):
         if sums.scale is not None:
             total = total * sums.scale.unsqueeze(1)
         if start is not None:
+            total = total.to(torch.promote_types(total.dtype, start.dtype))
             total[: len(start)] += start if sums.start_scale is None else start * sums.start_scale.unsqueeze(1)
         sums.out.copy_(total)
 

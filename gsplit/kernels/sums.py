@@ -55,12 +55,15 @@ class Edges:
         device = self.indices.device
         return Edges(indptr=self.indptr, indices=torch.arange(len(self.indices), dtype=torch.int32, device=device))
 
-    def from_row(self, first: int, end: int) -> Edges:
-        """The edges of rows ``first`` .. ``end`` alone, which begin at row 0."""
+    def from_row(self, first: int, end: int, places: tuple[int, int] | None = None) -> Edges:
+        """The edges of rows ``first`` .. ``end`` alone, which begin at row 0.
+
+        ``places`` are those of the first edge and behind the last one; without them the device is asked.
+        """
         if first == 0 and end == self.num_rows:
             return self
-        begin, stop = int(self.indptr[first]), int(self.indptr[end])
-        indptr = self.indptr[first : end + 1] - self.indptr[first]
+        begin, stop = places or (int(self.indptr[first]), int(self.indptr[end]))
+        indptr = self.indptr[first : end + 1] - begin
         order = None if self.order is None else self.order[begin:stop]
         return Edges(indptr=indptr, indices=self.indices[begin:stop], order=order)
 
@@ -98,16 +101,14 @@ class Sums:
 class Kernels(Protocol):
     """The sums that a layer takes. Source i is ``own[i]`` or ``received[i - len(own)]``."""
 
-    parts_are_cheap: bool
-    """Whether sums over some of the rows cost no more than their share; on a GPU the host would have to wait."""
-
     def transposed(self, edges: Edges, num_sources: int, *, order: bool) -> Edges:
         """The edges of every source: rows are sources, ``indices`` rows, ``order`` (if asked) positions."""
 
-    def split(self, edges: Edges, num_own: int, *, order: bool) -> tuple[Edges, Edges]:
+    def split(self, edges: Edges, num_own: int, count: int | None = None, *, order: bool) -> tuple[Edges, Edges]:
         """The edges from sources below ``num_own``, and the others, whose sources count from there.
 
-        Both have all R rows, and (if asked) ``order``, the positions that their edges had.
+        Both have all R rows, and (if asked) ``order``, the positions that their edges had. ``count`` is the number of
+        the former; without it a device is asked.
         """
 
     def sum(self, sums: Sums) -> None:

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from gsplit.kernels import Sums, TwoWayEdges, computed_in, kernels_for
+from gsplit.kernels import Edges, Sums, TwoWayEdges, computed_in, in_core, kernels_for
 from gsplit.nn.exchange import BatchComm, Link, Route, wants_gradient_back
 
 
@@ -142,7 +142,7 @@ class _NeighbourSum(torch.autograd.Function):
         received = None
         if args.link is None or args.route is None:
             kernels.sum(Sums(edges, x.detach(), None, out, start=begin, **scaling))
-        elif not kernels.parts_are_cheap:
+        elif not args.edges.parts_are_cheap:
             received = args.link.send(x, args.route)
             kernels.sum(Sums(edges, x.detach(), received, out, start=begin, **scaling))
         else:
@@ -190,12 +190,12 @@ def summed_back(
     start: Tensor | None = None,
     factor: Tensor | None = None,
     weight: Tensor | None = None,
-    finish: Callable[[Tensor], None] | None = None,
+    finish: Callable[[Tensor, int], None] | None = None,
 ) -> Tensor:
     """Gradients of the own sources, from those of the sums of the destinations; received rows' go back on the way.
 
-    They are added up in the type that such rows are added up in, and rounded to theirs: once, or where sums in parts
-    are cheap before what comes back is added, and behind it.
+    They are added up in the type that such rows are added up in, and rounded to theirs: once, or on the CPU before
+    what comes back is added, and behind it.
 
     Args:
         two_way: the in-edges of the layer.
@@ -205,32 +205,34 @@ def summed_back(
         start: [at most num_own, D] what the gradients of the first own sources begin with.
         factor: [N] by which the gradients of the destinations are multiplied.
         weight: [E, H] weights of the edges.
-        finish: adds to the gradients of the sources [S, D] what else there is, before any is sent.
+        finish: adds to gradients of sources [n, D], of which the first has the number that it is given, what else
+            there is, before any is sent.
 
     Returns:
         [num_own, D].
     """
     kernels, dtype = kernels_for(grad), computed_in(grad.dtype)
     edges = two_way.transposed if weight is None else two_way.transposed_with_order
+    until_finished = grad.dtype if finish is None else dtype
 
-    def gradients(begin: int, end: int, start: Tensor | None, dtype: torch.dtype) -> Tensor:
-        out = grad.new_empty((end - begin, grad.shape[1]), dtype=dtype)
-        part = edges.from_row(begin, end)
-        kernels.sum(Sums(part, grad, None, out, start=start, factor=factor, weight=weight))
+    def gradients(of: Edges, first: int, start: Tensor | None, dtype: torch.dtype) -> Tensor:
+        out = grad.new_empty((of.num_rows, grad.shape[1]), dtype=dtype)
+        kernels.sum(Sums(of, grad, None, out, start=start, factor=factor, weight=weight))
+        if finish is not None:
+            finish(out, first)
         return out
 
-    if finish is None and (link is None or route is None):
-        return gradients(0, num_own, start, grad.dtype)
-    if link is not None and route is not None and finish is None and kernels.parts_are_cheap:
-        add_returned = link.start_return(gradients(num_own, edges.num_rows, None, grad.dtype), route)
-        own = gradients(0, num_own, start, grad.dtype)  # not float32 beside the rounded ones: a step's peak is here
+    if link is None or route is None:
+        return gradients(edges.from_row(0, num_own), 0, start, until_finished).to(grad.dtype)
+    if two_way.parts_are_cheap and (finish is None or not in_core(grad)):
+        of_own, of_others = two_way.transposed_apart(num_own, order=weight is not None)
+        received = gradients(of_others, num_own, None, until_finished)
+        add_returned = link.start_return(received.to(grad.dtype), route)
+        # Not float32 beside the rounded ones: on the CPU a step's peak is here.
+        own = gradients(of_own, 0, start, grad.dtype if in_core(grad) else dtype)
     else:
-        out = gradients(0, edges.num_rows, start, dtype)
-        if finish is not None:
-            finish(out)
+        out = gradients(edges, 0, start, dtype)
         own = out[:num_own]
-        if link is None or route is None:
-            return own.to(grad.dtype)
         add_returned = link.start_return(out[num_own:].to(grad.dtype), route)
     add_returned(own)
     return own.to(grad.dtype)

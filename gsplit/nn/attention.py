@@ -118,11 +118,11 @@ class _Attention(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor | None]:
         kernels, edges = kernels_for(z), args.edges.edges
         num_rows = edges.num_rows
-        received = None if args.link is None or args.route is None else args.link.send(z, args.route)
-        source = _scores(z, att_source)
+        arrive = None if args.link is None or args.route is None else args.link.start_send(z, args.route)
+        source, destination = _scores(z, att_source), _scores(z[:num_rows], att_destination)
+        received = None if arrive is None else arrive()
         if received is not None:
             source = torch.cat([source, _scores(received, att_source)])
-        destination = _scores(z[:num_rows], att_destination)
         shares, own_shares = args.counted(*kernels.shares(edges, source, destination, args.slope, loops=args.loops))
         kept, own_kept = _kept(args.dropout, shares), None if own_shares is None else _kept(args.dropout, own_shares)
         dropped = _times(shares, kept)
@@ -180,12 +180,13 @@ class _Attention(torch.autograd.Function):
         link = None if grad_token is None else args.link
         if ctx.needs_input_grad[0] or link is not None:
 
-            def finish(grad_all: Tensor) -> None:
+            def finish(grad_part: Tensor, first: int) -> None:
                 for_source, for_destination = (
-                    _columns(att).t().to(grad_all.dtype) for att in (att_source, att_destination)
+                    _columns(att).t().to(grad_part.dtype) for att in (att_source, att_destination)
                 )
-                grad_all.addmm_(grad_source, for_source)
-                grad_all[:num_rows].addmm_(grad_destination, for_destination)
+                grad_part.addmm_(grad_source[first : first + len(grad_part)], for_source)
+                if not first:  # the first rows are the destinations'
+                    grad_part[:num_rows].addmm_(grad_destination, for_destination)
 
             start = None
             if own_shares is not None:

@@ -47,6 +47,8 @@ class Block(Neighbourhood):
     indices: Tensor
     """Source row of each edge after the exchange, int32 [edges]: own rows come first, then received ones. The edge
     from one that is a sum of rows stands for several drawn edges."""
+    num_own_edges: int | None = None
+    """Number of edges from own sources; None: not known, and on accelerators no sum overlaps with the exchange."""
     edge_ids: Tensor | None
     """Position of each edge in the layout's indices, int64 [edges], -1 of an edge from a sum; None where nobody asked
     for it."""
@@ -93,6 +95,7 @@ class Block(Neighbourhood):
             num_own_sources=0,
             indptr=self.indptr.new_zeros(1),
             indices=self.indices[:0],
+            num_own_edges=0,
             edge_ids=None if self.edge_ids is None else self.edge_ids[:0],
             edge_weight=None if self.edge_weight is None else self.edge_weight[:0],
             edge_scale=None if self.edge_scale is None else self.edge_scale[:0],
@@ -121,7 +124,7 @@ class Block(Neighbourhood):
         """The edges, a row for each destination, and for backward a row for each source."""
         if self.same_edges is not None and _is_same(self.same_edges.edges.indices, self.indices):
             return self.same_edges
-        return TwoWayEdges(Edges(indptr=self.indptr, indices=self.indices), self.num_sources)
+        return TwoWayEdges(Edges(indptr=self.indptr, indices=self.indices), self.num_sources, self.num_own_edges)
 
     def in_degrees(self) -> Tensor:
         """Number of in-edges that the sum of each destination stands for, int32 [num_destinations]."""

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 MAGIC = int.from_bytes(b"GSPLTSEG", "little")
-VERSION = 2
+VERSION = 3
 HAS_EDGE_IDS = 1
 """The bit of the header's flags that says that edge ids are carried."""
 HAS_SCALES = 2
@@ -25,7 +25,7 @@ DRAWN_TARGETS = 8
 """The bit that says that targets were drawn with the chances that their scales have."""
 HEADER_FIXED_WORDS = 12
 """Words of the header before the level sizes."""
-LAYER_FIXED_WORDS = 6
+LAYER_FIXED_WORDS = 7
 """Words of a layer's header before the counts of rows sent and received; one more where scales are carried."""
 SUMS_WORDS = (
     *("num_drawn_edges", "num_send_rows", "num_summed_edges", "send_indptr_at", "send_ids_at", "in_degrees_at"),
@@ -44,6 +44,8 @@ class LayerHeader:
     """Number of own level-(l-1) vertices."""
     num_edges: int
     """Number of edges of the layer's block."""
+    num_own_edges: int
+    """Number of edges from own sources."""
     num_drawn_edges: int
     """Number of in-edges drawn for the destinations; more than ``num_edges`` where others send sums."""
     num_summed_edges: int
@@ -126,7 +128,8 @@ class Segment:
         """The header of each layer, 1 .. L."""
         for layer in range(1, levels):
             at = levels + (layer - 1) * layer_words
-            edges, indptr_at, indices_at, send_rows_at, edge_ids_at, sums_at = words[at : at + LAYER_FIXED_WORDS]
+            edges, own_edges, *places, sums_at = words[at : at + LAYER_FIXED_WORDS]
+            indptr_at, indices_at, send_rows_at, edge_ids_at = places
             counts = words[at + fixed_words : at + layer_words]
             of_sums = dict.fromkeys(SUMS_WORDS, 0)
             of_sums |= {"num_drawn_edges": edges, "num_send_rows": sum(counts[: self.parts])}
@@ -136,6 +139,7 @@ class Segment:
                 num_destinations=self.level_sizes[layer],
                 num_own_sources=self.level_sizes[layer - 1],
                 num_edges=edges,
+                num_own_edges=own_edges,
                 indptr_at=indptr_at,
                 indices_at=indices_at,
                 send_rows_at=send_rows_at,
@@ -257,6 +261,7 @@ class Segment:
             assert header.receive_counts[self.rank] == 0
             num_sources = header.num_own_sources + sum(header.receive_counts)
             assert ((indices >= 0) & (indices < num_sources)).all()
+            assert (indices < header.num_own_sources).sum() == header.num_own_edges
             lengths = np.diff(self.send_indptr(layer))
             assert (lengths >= 1).all()
             assert lengths[lengths > 1].sum() == header.num_summed_edges

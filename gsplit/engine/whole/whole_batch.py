@@ -156,6 +156,7 @@ class WholeBatches:
             places = places_in_list(self._own.places(layer - 1, [member.rank]), others, own)
         shard = self._read(layer, range(member.rank, member.rank + 1), places)
         self.edges[layer] = len(shard.edges.indices)
+        own_edges = int((shard.edges.indices < own).sum())
         edges = on_device(shard, member.device, self._components.run.dtype)
         out_degrees, loops = self._asked_of_sources(layer, others)
         block = Block(
@@ -163,6 +164,7 @@ class WholeBatches:
             num_own_sources=own,
             indptr=edges.edges.indptr,
             indices=edges.edges.indices,
+            num_own_edges=own_edges,
             edge_ids=None,
             edge_weight=edges.weight,
             degrees=None if self._degrees is None else self._degrees[:own],

@@ -1,0 +1,144 @@
+"""What travels is hidden behind what is computed meanwhile, as a trace of the streams shows.
+
+What the streams of a device were given in one training step is laid out in virtual time, where streams other than the
+trainer's are late: what they do takes as long as LATE operations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import pytest
+import torch
+from support.accelerators import has_cpu_numbers, keep_busy
+from support.runs import config_for, trainer_of
+from support.steps import CPU
+
+from gsplit.kernels import Edges, TwoWayEdges, library_alone
+from gsplit.nn import BatchComm, ExchangeCounters, Route
+from gsplit.nn.aggregate import neighbour_sum
+from gsplit.train import loop
+
+pytestmark = pytest.mark.accelerator
+
+STREAMS = 33
+OWN = 100
+LATE = 1000.0
+SUM = "aten::_embedding_bag"
+WHOLE = {"strategy": "full", "batch_size": 512, "fan_out": (-1, -1)}
+EXCHANGES = {
+    "sage": {"model": "sage"},
+    "gcn": {"model": "gcn", "exchange_dtype": "bfloat16"},
+    "sums of rows": {"model": "sage", "exchange": "auto"},
+    "whole graph": {**WHOLE, "algorithm": "1d-sparse", "train_features": 8},
+}
+
+
+@dataclass(kw_only=True)
+class Given:
+    """What the streams of a trainer's device were given in a step."""
+
+    device: int
+    noted: list[str]
+    before: Mapping[int, int]
+    """How many tasks each stream had had."""
+
+    def meanwhile(self, name: str) -> list[list[str]]:
+        """The operations that the trainer's stream begins and ends while each of the tasks of a name goes on."""
+        from simulated import occupancy
+
+        tasks = occupancy.tasks_of(self.noted, self.device)
+        for task in tasks:
+            task.seconds = LATE if task.stream else 1.0
+        occupancy.run(tasks, len(tasks), over=self.before)
+        computed = [task for task in tasks if not task.stream and task.blocks]
+        return [
+            [task.name for task in computed if other.begun <= task.begun and task.ended <= other.ended]
+            for other in tasks
+            if other.name == name and other.stream
+        ]
+
+
+def given_in_a_step(member, config):
+    """Train on the second mini-batch, of which all is loaded; the first one imports, and turns what stays."""
+    controls, device = torch.ops.sim, member.device.index
+    controls.set_schedule("lazy:3000")  # what has not been reached is waited for, and so noted
+    trainer = trainer_of(member, config)
+    for _ in range(2):
+        mini_batch = next(trainer.feed)
+        torch.accelerator.synchronize(device)
+        before = {stream: controls.issued(device, stream) for stream in range(STREAMS)}
+        controls.noted_tasks()
+        controls.note_tasks(True)
+        loop.step(trainer, mini_batch)
+        controls.note_tasks(False)
+    given = Given(device=device, noted=controls.noted_tasks(), before=before)
+    trainer.close()
+    return given
+
+
+def given(pool, layouts, out, world, **changes):
+    config = config_for(layouts(world).path, out, device="sim", epochs=4, prefetch=1, **changes)
+    return pool.run(world, given_in_a_step, config)
+
+
+@pytest.mark.parametrize("name", EXCHANGES)
+def test_own_edges_are_summed_while_rows_travel(controls, accelerator_pool, weighted_layouts, tmp_path, name):
+    changes = {"cache": "none", "evaluate": "none", **EXCHANGES[name]}
+    for step in given(accelerator_pool, weighted_layouts, tmp_path, 2, **changes):
+        exchanges = step.meanwhile("alltoall")
+        assert len(exchanges) >= 3  # of two layers forward, and of the second backward
+        assert all(any(each.startswith(SUM) for each in hidden) for hidden in exchanges), exchanges
+
+
+def test_attention_scores_own_rows_while_others_travel(controls, accelerator_pool, weighted_layouts, tmp_path):
+    changes = {"cache": "none", "evaluate": "none", "model": "gat"}
+    for step in given(accelerator_pool, weighted_layouts, tmp_path, 2, **changes):
+        first, second, *backward = step.meanwhile("alltoall")
+        assert "aten::mm.out" in first, first
+        assert "aten::mm.out" in second, second
+        assert len(backward) == 2
+        assert all(any(each.startswith(SUM) for each in hidden) for hidden in backward), backward
+
+
+def of_own_and_others(member):
+    """Weighted sums over edges from own and received rows, and the gradient of the own rows, on the host."""
+    device, world, rank = member.device, member.world, member.rank
+    draw = torch.Generator().manual_seed(rank)
+    counts = [0 if peer == rank else OWN - 10 * (peer + rank) for peer in range(world)]
+    rows = [torch.randperm(OWN, generator=draw)[:count].int() for count in counts]
+    route = Route(send_rows=torch.cat(rows).to(device), send_counts=tuple(counts), receive_counts=tuple(counts))
+    sources = OWN + sum(counts)
+    indptr = torch.randint(0, 9, (2 * OWN,), generator=draw).cumsum(0).int()
+    indptr[0] = 0
+    indices = torch.randint(0, sources, (int(indptr[-1]),), dtype=torch.int32, generator=draw)
+    weight = torch.rand(len(indices), 1, generator=draw).to(device)
+    x, grad = torch.randn(OWN, 16, generator=draw), torch.randn(2 * OWN - 1, 16, generator=draw)
+    edges = Edges(indptr=indptr.to(device), indices=indices.to(device))
+    if device.type != "cpu":
+        keep_busy(device)
+    x = x.to(device).requires_grad_()
+    two_way = TwoWayEdges(edges, sources, int((indices < OWN).sum()))
+    comm = BatchComm(member.group, ExchangeCounters(), device)
+    out, _ = neighbour_sum(two_way, x, route, comm, weight=weight)
+    comm.tie((out * grad.to(device)).sum()).backward()
+    return out.detach().cpu(), x.grad.cpu()
+
+
+def differing(member, schedules):
+    """The schedules under which sums or gradients are other than the host's, or than they were at first."""
+    with library_alone():
+        host = replace(member, device=CPU) if has_cpu_numbers("sim") else member
+        wanted = of_own_and_others(host)
+    found = []
+    for schedule in schedules:
+        torch.ops.sim.set_schedule(schedule)
+        if not all(map(torch.equal, of_own_and_others(member), wanted)):
+            found.append(schedule)
+    return found
+
+
+def test_what_overlaps_changes_no_bit(controls, accelerator_pool):
+    schedules = ["lazy", "eager", *(f"random:{seed}" for seed in range(20))]
+    assert accelerator_pool.run(3, differing, schedules) == 3 * [[]]
