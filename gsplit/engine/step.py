@@ -84,7 +84,13 @@ def forward(
 
 
 def backward(
-    steps: Steps, loss: Tensor, weight: Tensor | None, num_targets: int, clock: Clock = untimed
+    steps: Steps,
+    loss: Tensor,
+    weight: Tensor | None,
+    num_targets: int,
+    clock: Clock = untimed,
+    *,
+    early: bool = False,
 ) -> tuple[Tensor, int]:
     """Go back through the model and the exchanges, and sum gradients; all trainers make the call.
 
@@ -94,12 +100,13 @@ def backward(
         weight: [] what the own targets weigh together; None where each weighs 1.
         num_targets: of all trainers.
         clock: takes the time of ``backward`` and ``reduce``.
+        early: whether gradients may be summed while backward goes on: the loss depends on the model on all trainers.
 
     Returns:
         The loss over all trainers, and the bytes that were reduced.
     """
     with clock("backward"):
-        steps.begin()
+        steps.begin(early=early)
         steps.scaled(loss).backward()
     with clock("reduce"):
         return steps.reduce(loss, weight, num_targets)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from gsplit.config.optimisation import OptimisationConfig
 from gsplit.optim.loss_scale import LossScale
 from gsplit.optim.rates import Rates
-from gsplit.parallel import Member, reduce_gradients, sum_over_trainers
+from gsplit.parallel import EarlySums, Member, reduce_gradients, sum_over_trainers
 
 
 class Steps:
@@ -26,6 +26,7 @@ class Steps:
         num_batches: number of mini-batches of an epoch.
         lower_is_better: whether the better of two scores is the lower one.
         scales_loss: whether the loss is scaled before backward, and steps whose gradients overflow are left out.
+        early: sums gradients of some weights while backward goes on; None: all are summed behind it.
     """
 
     def __init__(
@@ -39,12 +40,14 @@ class Steps:
         *,
         lower_is_better: bool = False,
         scales_loss: bool = False,
+        early: EarlySums | None = None,
     ) -> None:
         self._config, self._optimizers, self._member = config, optimizers, member
         self._parameters, self._rows, self._num_batches = parameters, rows, num_batches
         self.rates = Rates(config, -(-num_batches // config.accumulate), lower_is_better=lower_is_better)
         self.scale = LossScale() if scales_loss else None
         """The scale of the loss; None where it is not scaled."""
+        self._early = early
         self._at_work: Tensor | None = None
         """What all targets of the current mini-batch weigh; None: 1 each."""
         self._sums: list[Tensor] = []
@@ -54,10 +57,16 @@ class Steps:
         self._targets = 0
         """Number of their targets."""
 
-    def begin(self) -> None:
-        """Backward of a mini-batch is to come: forget the gradients of the one before."""
+    def begin(self, *, early: bool = False) -> None:
+        """Backward of a mini-batch is to come: forget the gradients of the one before.
+
+        Args:
+            early: sum gradients while it goes on, where that can be.
+        """
         for optimizer in self._optimizers:
             optimizer.zero_grad(set_to_none=True)
+        if early and self._early is not None:
+            self._early.begin()
 
     def scaled(self, loss: Tensor) -> Tensor:
         """The loss from which backward goes."""
@@ -76,7 +85,7 @@ class Steps:
         """
         self._at_work = None
         shares = loss if weight is None else torch.stack([loss.detach(), weight.to(loss.dtype)])
-        totals, num_bytes = reduce_gradients(self._parameters, shares, self._member)
+        totals, num_bytes = reduce_gradients(self._parameters, shares, self._member, self._early)
         if self.scale is not None:
             gradients = [parameter.grad for parameter in self._trained()]
             self.scale.unscale(gradients, finite=self._all_finite(gradients))

@@ -42,6 +42,11 @@ def all_reduce(x: Tensor, group: Group | Mailboxes | None, op: Literal["sum", "m
         dist.all_reduce(x, dist.ReduceOp.MAX if op == "max" else dist.ReduceOp.SUM, group=group)
 
 
+def start_all_reduce(x: Tensor, group: Group) -> Callable[[], object]:
+    """Begin to do what :func:`all_reduce` does; what is returned waits until ``x`` holds the sum."""
+    return dist.all_reduce(x, group=group, async_op=True).wait
+
+
 def all_to_all(
     out: Tensor, sent: Tensor, receive_counts: Sequence[int], send_counts: Sequence[int], group: Group | None
 ) -> None:

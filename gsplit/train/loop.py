@@ -74,7 +74,7 @@ def step(trainer: Trainer, mini_batch: MiniBatch) -> StepResult:
             whole_weight=trainer.whole_weight,
             num_classes=trainer.layout.graph.num_classes,
         )
-    loss, reduced_bytes = backward(trainer.steps, loss, weight, num_targets, clock)
+    loss, reduced_bytes = backward(trainer.steps, loss, weight, num_targets, clock, early=True)
     check_mini_batch(trainer, mini_batch, loss)
     with clock("step"):
         trainer.steps.end(trainer.progress.epoch, trainer.progress.batch, num_targets)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 from collections.abc import Iterator, Sequence
 
 import torch
@@ -26,8 +27,9 @@ from gsplit.engine.rows.trained import TrainedFeatures
 from gsplit.engine.run import Run
 from gsplit.features import EdgeLoader
 from gsplit.models.initial import load_initial
+from gsplit.nn import GAT, GCN, SAGE
 from gsplit.optim import Steps, optimizer_of
-from gsplit.parallel import Member, with_checker, with_mail
+from gsplit.parallel import EarlySums, Member, with_checker, with_mail
 from gsplit.parallel.collectives import broadcast
 from gsplit.runs.kept import KeptWeights
 from gsplit.runs.log import RunLog
@@ -114,6 +116,7 @@ class Trainer(Components):
             self.num_batches,
             lower_is_better=lower_is_better,
             scales_loss=run.precision.scales_loss,
+            early=_early_sums(self.model, member),
         )
 
     def begin(self, end: TrainerEnd | None = None) -> None:
@@ -149,3 +152,17 @@ def _same_model(run: Run, member: Member, num_classes: int) -> nn.Module:
     for tensor in model.state_dict().values():
         broadcast(tensor, member.group)
     return model
+
+
+def _early_sums(model: nn.Module, member: Member) -> EarlySums | None:
+    """What sums gradients while backward goes on; None on the CPU, and for models of users, which may do anything.
+
+    On the CPU they are summed in memory that all trainers map, by the cores that would compute meanwhile.
+    """
+    if member.world == 1 or member.mail is not None or type(model) not in (SAGE, GCN, GAT):
+        return None
+    layers: dict[str, list[nn.Parameter]] = {}
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad and (number := re.search(r"\.(\d+)\.", name)):  # convs.0.lin.weight
+            layers.setdefault(number[1], []).append(parameter)
+    return EarlySums(list(layers.values()), member)

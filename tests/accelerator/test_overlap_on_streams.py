@@ -1,7 +1,7 @@
 """What travels is hidden behind what is computed meanwhile, as a trace of the streams shows.
 
-What the streams of a device were given in one training step is laid out in virtual time, where streams other than the
-trainer's are late: what they do takes as long as LATE operations.
+What the streams of a device were given in one training step is laid out in virtual time, where what travels is late:
+one message at a time takes as long as LATE operations.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ import torch
 from support.accelerators import has_cpu_numbers, keep_busy
 from support.runs import config_for, trainer_of
 from support.steps import CPU
+from torch import nn
 
 from gsplit.kernels import Edges, TwoWayEdges, library_alone
 from gsplit.nn import BatchComm, ExchangeCounters, Route
 from gsplit.nn.aggregate import neighbour_sum
+from gsplit.parallel import EarlySums, reduce_gradients
 from gsplit.train import loop
 
 pytestmark = pytest.mark.accelerator
@@ -45,19 +47,21 @@ class Given:
     """How many tasks each stream had had."""
 
     def meanwhile(self, name: str) -> list[list[str]]:
-        """The operations that the trainer's stream begins and ends while each of the tasks of a name goes on."""
+        """The operations that the trainer's stream begins and ends while a task of a name goes on, for each of them.
+
+        Those on the trainer's own stream, which nothing can overlap with, are left out.
+        """
         from simulated import occupancy
 
         tasks = occupancy.tasks_of(self.noted, self.device)
-        for task in tasks:
-            task.seconds = LATE if task.stream else 1.0
-        occupancy.run(tasks, len(tasks), over=self.before)
         computed = [task for task in tasks if not task.stream and task.blocks]
-        return [
-            [task.name for task in computed if other.begun <= task.begun and task.ended <= other.ended]
-            for other in tasks
-            if other.name == name and other.stream
-        ]
+        found = []
+        for late in [task for task in tasks if task.name == name and task.stream]:
+            for task in tasks:
+                task.seconds = LATE if task is late else 1.0
+            occupancy.run(tasks, len(tasks), over=self.before)
+            found.append([x.name for x in computed if late.begun <= x.begun and x.ended <= late.ended])
+        return found
 
 
 def given_in_a_step(member, config):
@@ -102,6 +106,23 @@ def test_attention_scores_own_rows_while_others_travel(controls, accelerator_poo
         assert all(any(each.startswith(SUM) for each in hidden) for hidden in backward), backward
 
 
+REDUCES = {
+    "sage": {"model": "sage"},
+    "gat": {"model": "gat", "norm": "layer", "residual": True},
+    "data": {"strategy": "data", "model": "gcn"},
+    "grid": {**WHOLE, "algorithm": "columns", "model": "sage"},
+}
+
+
+@pytest.mark.parametrize("name", REDUCES)
+def test_gradients_are_summed_while_backward_goes_on(controls, accelerator_pool, weighted_layouts, tmp_path, name):
+    changes = {"cache": "none", "evaluate": "none", **REDUCES[name], "fan_out": (-1, -1, -1)}
+    for step in given(accelerator_pool, weighted_layouts, tmp_path, 2, **changes):
+        *above, last = step.meanwhile("allreduce")
+        assert len(above) == 2, [last, *above]
+        assert all(any(each.startswith((SUM, "aten::mm")) for each in hidden) for hidden in above), above
+
+
 def of_own_and_others(member):
     """Weighted sums over edges from own and received rows, and the gradient of the own rows, on the host."""
     device, world, rank = member.device, member.world, member.rank
@@ -126,19 +147,43 @@ def of_own_and_others(member):
     return out.detach().cpu(), x.grad.cpu()
 
 
-def differing(member, schedules):
-    """The schedules under which sums or gradients are other than the host's, or than they were at first."""
+def of_layers(member):
+    """Gradients of three layers and a loss, summed over the trainers, on the host; one weight has none of its own."""
+    device, draw = member.device, torch.Generator().manual_seed(member.rank)
+    rows = torch.randn(50, 16, generator=draw).to(device)
+    layers = [[nn.Parameter(torch.full((16, 16), 0.1).to(device)) for _ in range(2)] for _ in range(3)]
+    parameters = [weight for layer in layers for weight in layer]
+    early = EarlySums(layers, member)
+    for _ in range(2):
+        for weight in parameters:
+            weight.grad = None
+        if device.type != "cpu":
+            keep_busy(device)
+        early.begin()
+        first, (second, unused), last = layers
+        x = (rows @ first[0] @ first[1]).relu() @ second
+        loss = (x @ last[0] @ last[1]).square().mean()
+        loss.backward()
+        total, num_bytes = reduce_gradients(parameters, loss, member, early)
+        assert num_bytes == 4 * (6 * 256 + 1)
+    assert not unused.grad.any()
+    return [total.cpu(), *(weight.grad.cpu() for weight in parameters)]
+
+
+def differing(member, function, schedules):
+    """The schedules under which what a function gives is other than the host's, or than it was at first."""
+    member = replace(member, checker=None, mail=None)
     with library_alone():
-        host = replace(member, device=CPU) if has_cpu_numbers("sim") else member
-        wanted = of_own_and_others(host)
+        wanted = function(replace(member, device=CPU) if has_cpu_numbers("sim") else member)
     found = []
     for schedule in schedules:
         torch.ops.sim.set_schedule(schedule)
-        if not all(map(torch.equal, of_own_and_others(member), wanted)):
+        if not all(map(torch.equal, function(member), wanted)):
             found.append(schedule)
     return found
 
 
-def test_what_overlaps_changes_no_bit(controls, accelerator_pool):
+@pytest.mark.parametrize("function", [of_own_and_others, of_layers])
+def test_what_overlaps_changes_no_bit(controls, accelerator_pool, function):
     schedules = ["lazy", "eager", *(f"random:{seed}" for seed in range(20))]
-    assert accelerator_pool.run(3, differing, schedules) == 3 * [[]]
+    assert accelerator_pool.run(3, differing, function, schedules) == 3 * [[]]
