@@ -45,6 +45,11 @@ class Precision:
         return torch.bfloat16 if self.autocast == torch.bfloat16 else self.dtype
 
     @property
+    def products(self) -> torch.dtype:
+        """Type of products, and of the hidden rows that are made of them."""
+        return self.autocast or self.dtype
+
+    @property
     def scales_loss(self) -> bool:
         """True where gradients are too small for the type, and the loss is scaled before backward."""
         return self.autocast == torch.float16

@@ -17,11 +17,15 @@ from support.runs import all_equal, config_for, records, run_for, stopped_and_go
 
 import gsplit
 from gsplit.config.train import TrainConfig
+from gsplit.engine.whole.fitting import chosen_of
+from gsplit.engine.whole.plan_table import priced_plans
+from gsplit.engine.whole.whole_graph import plan_of_run
 from gsplit.errors import InputError
 from gsplit.kernels import StoredRows
 from gsplit.optim import loss_scale
 from gsplit.runs import checkpoint
 from gsplit.train import loop
+from gsplit.train.epochs import Epochs
 from gsplit.train.own_loop import train_by
 
 MIXED = ("bf16-mixed", "16-mixed")
@@ -93,6 +97,47 @@ def test_bfloat16_rows_are_half_the_bytes(pool, layouts, tmp_path, model, world)
 )
 def test_other_ways_of_training_compute_in_it(pool, layouts, tmp_path, changes, precision):
     compared(pool, layouts, tmp_path, 2, precision, **changes)
+
+
+def sent(member, config):
+    """Bytes that this trainer sent in exchanges, forward and backward, by epoch."""
+    trainer = trainer_of(member, config)
+    epochs, found = Epochs(trainer), []
+    while (mini_batch := epochs.next()) is not None:
+        result, counters = loop.step(trainer, mini_batch), mini_batch.comm.counters
+        found.append((counters.forward_bytes, counters.backward_bytes))
+        epochs.record(mini_batch, result)
+    trainer.close()
+    return found
+
+
+GRID, ROTATED = {"grid": (2, 2, 1)}, {"algorithm": "rotate", "grid": (2, 2, 1)}
+
+
+@pytest.mark.parametrize("precision", MIXED)
+@pytest.mark.parametrize(
+    "changes",
+    [
+        GRID,
+        {**GRID, "norm": "batch", "residual": True},
+        {**GRID, "model": "gcn", "input_dropout": 0.3},
+        {**GRID, "train_features": 24},
+        {"grid": (1, 1, 4), "train_features": 6},
+        {"algorithm": "1d-sparse", "input_dropout": 0.3},
+        {"algorithm": "1d", "model": "gcn", "input_dropout": 0.3},
+        {"algorithm": "1d", "model": "gat"},
+        {**ROTATED, "model": "gcn"},
+        {**ROTATED, "model": "gcn", "train_features": 6},
+    ],
+    ids=str,
+)
+def test_a_dry_run_of_the_whole_graph_says_what_is_sent(pool, layouts, tmp_path, changes, precision):
+    config = config_for(layouts(4).path, tmp_path, **{**FULL, **changes}, precision=precision, epochs=2, hidden=16)
+    run = run_for(config, 4)
+    said = chosen_of(priced_plans(run), plan_of_run(run)).sent
+    counted = max((later for _, later in pool.run(4, sent, config)), key=sum)
+    assert counted == (said["exchange_forward_bytes"], said["exchange_backward_bytes"])
+    assert min(counted) > 0
 
 
 def rows_kept(member, config):

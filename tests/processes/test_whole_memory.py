@@ -7,21 +7,35 @@ import pytest
 from support.cgroups import give_memory
 from support.graphs import lay_out, random_graph
 from support.messages import line_with
-from support.runs import config_for
+from support.runs import config_for, run_for, trainer_of
 from support.threads import in_threads
 from support.whole import WholeStep, buffers
 
 import gsplit
 from experiments.full_graph import loading
 from experiments.full_graph.probe import held
+from experiments.micro.step_memory import profiled
+from gsplit.config.train import TrainConfig
+from gsplit.engine.evaluation import bounds_of
+from gsplit.engine.whole.plan_prices import work_of
 from gsplit.engine.whole.plan_table import priced_plans
+from gsplit.engine.whole.private_memory import step_bytes
+from gsplit.engine.whole.whole_graph import plan_of_run
 from gsplit.errors import InputError
-from gsplit.full import GridPlan
+from gsplit.full import GridPlan, levels_of
 from gsplit.full.reading import edge_pieces
 from gsplit.launch.resolve import resolve
+from gsplit.train import loop
+from gsplit.train.epochs import Epochs
 
 FULL = {"strategy": "full", "fan_out": (-1, -1), "batch_size": 512, "epochs": 1, "device": "cpu"}
 MIB = 1 << 20
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory):
+    graph = random_graph(20_000, 10, seed=3, features=50)
+    return lay_out(graph, tmp_path_factory.mktemp("large"), parts=2, method="deal")
 
 
 EVERY = pytest.param((), marks=pytest.mark.slow, id="every plan")
@@ -49,6 +63,42 @@ def test_no_run_takes_more_than_was_said(measured):
     for row in measured:
         assert row["peak_mib"] > 2 * row["process_mib"]  # or the process would be all that is compared
         assert 0.5 <= row["peak_over_said"] <= 1.15, row
+
+
+def peaks_of_epochs(member, config):
+    """The most that each step took beside what was there before it."""
+    trainer = trainer_of(member, config)
+    epochs, peaks = Epochs(trainer), []
+    while (mini_batch := epochs.next()) is not None:
+        with profiled(peaks):
+            result = loop.step(trainer, mini_batch)
+        epochs.record(mini_batch, result)
+    trainer.close()
+    return peaks
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"algorithm": "shared"},
+        {"algorithm": "1d-sparse", "model": "gcn"},
+        {"grid": (1, 1, 2), "input_dropout": 0.3},
+        {"algorithm": "shared", "input_projection": True},
+    ],
+    ids=str,
+)
+def test_a_step_in_bfloat16_takes_no_more_than_is_said(pool, large, tmp_path, changes):
+    """By PyTorch's allocator; what is said is a bound, and less than float32's."""
+    said = {}
+    for precision in ("32", "bf16-mixed"):
+        given = {"strategy": "full", "num_layers": 3, "hidden": 64, "epochs": 2, "evaluate": "none", "device": "cpu"}
+        config = TrainConfig(layout=large.path, out=tmp_path, precision=precision, **{**given, **changes})
+        run = run_for(config, 2)
+        levels = levels_of(large.graph, bounds_of(large, 2), 3, whole=False)
+        work = work_of(run, large, levels, run.new_model())
+        said[precision] = max(step_bytes(plan_of_run(run), work, rank) for rank in range(2))
+    taken = max(steps[-1] for steps in pool.run(2, peaks_of_epochs, config))
+    assert taken <= said["bf16-mixed"] < min(2.5 * taken, 0.95 * said["32"])
 
 
 def bytes_of_edges(member, layout, shared, plan):

@@ -12,7 +12,8 @@ The last three come one after another. The walk follows the tensors of each mode
 activation (of ELU: what it was given) and a mask of what was dropped, a byte a number; the CPU has one pass, which
 keeps its result alone. Rows that were dropped of are others than those of the activation: SAGE and GAT keep them for
 the gradients of their weights, GCN has them until its sums are taken. Sums are those of PyTorch's operations; kernels
-of Triton's take less. Freed memory that an allocator cannot use again is counted where devices are asked for room.
+of Triton's take less. In mixed precision hidden rows are counted in float32, which is above what they take. Freed
+memory that an allocator cannot use again is counted where devices are asked for room.
 
 Legend: A rows of the level of a layer, B of the one below, R rows that came, S rows that were sent, E edges.
 """

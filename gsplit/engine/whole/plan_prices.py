@@ -38,6 +38,7 @@ def numbers_of(run: Run, layout: Layout, model: nn.Module) -> Work:
     graph, config, signature = layout.graph, run.config, run.signature
     bounds, trained = bounds_of(layout, run.trainers), config.train_features is not None
     exact = config.evaluate == "exact"
+    plain = signature.get("norm", "none") != "none" or type(model) is GAT  # for the most part in float32
     return Work(
         sizes=np.zeros((run.trainers, config.layers + 1), np.int64),
         by_owner=np.zeros((config.layers, run.trainers, run.trainers), np.int64),
@@ -46,6 +47,7 @@ def numbers_of(run: Run, layout: Layout, model: nn.Module) -> Work:
         own_edges=np.diff(graph.indptr[bounds]),
         widths=tuple(widths_of(model, config.train_features or graph.num_features, config.layers)),
         itemsize=run.dtype.itemsize,
+        row_itemsize=(run.dtype if plain else run.precision.products).itemsize,
         weights=graph.edge_weight is not None and run.needs["weights"],
         attends=bool(getattr(model, "uses_source_rows", True)),
         scales=type(model) is GCN and model.uses_degrees,

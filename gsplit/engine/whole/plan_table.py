@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from torch import nn
@@ -120,10 +120,15 @@ def prices(run: Run, layout: Layout, work: Work, model: nn.Module) -> Iterator[P
     trained = run.config.train_features is not None
     widths, itemsize = moved_widths(model, epoch=1, trained=trained), run.dtype.itemsize
     weights = itemsize if work.weights else 0
+    hidden = run.precision.products.itemsize
+    as_they_are = isinstance(model, SAGE | GCN) and not work.projection and widths[0].forward == work.widths[0]
+    itemsizes = [itemsize if as_they_are else hidden, hidden]
     for plan in _plans(run, layout, model):
         travels = run.exchange_dtype if plan.algorithm in SENDS_ROWS else None
-        wire = itemsize if travels is None else travels.itemsize
-        sent = [volumes(plan, work.sizes, widths, wire, rank, work.needed) for rank in range(run.trainers)]
+        wires = itemsizes if travels is None else [travels.itemsize] * 2
+        if travels is None and plan.algorithm in SENDS_ROWS and type(model) is SAGE:
+            wires = [hidden] * 2  # its rows are rounded before they are sent
+        sent = [sent_in_types(plan, work, widths, wires, rank) for rank in range(run.trainers)]
         busiest = max(sent, key=sent_bytes)
         yield Priced(
             plan=plan,
@@ -149,6 +154,26 @@ def prices(run: Run, layout: Layout, work: Work, model: nn.Module) -> Iterator[P
                 device_bytes=on_device,
                 shared_bytes=shared_bytes(plan, work),
             )
+
+
+def sent_in_types(
+    plan: GridPlan, work: Work, widths: Sequence[Widths], itemsizes: Sequence[int], rank: int
+) -> dict[str, int]:
+    """Bytes and messages that a trainer sends in an epoch (:func:`gsplit.full.volumes.volumes`).
+
+    Args:
+        plan, work: that are priced.
+        widths: [L] of what moves.
+        itemsizes: bytes of a number before the first layer, and before the others.
+        rank: of the trainer.
+    """
+    none = Widths(0, 0)
+    apart = [widths[0], *(none for _ in widths[1:])], [none, *widths[1:]]
+    parts = [
+        volumes(plan, work.sizes, of_layers, itemsize, rank, work.needed)
+        for of_layers, itemsize in zip(apart, itemsizes, strict=True)
+    ]
+    return {name: sum(part[name] for part in parts) for name in parts[0]}
 
 
 def _plans(run: Run, layout: Layout, model: nn.Module) -> Iterator[GridPlan]:

@@ -60,7 +60,9 @@ class Work:
     widths: tuple[int, ...]
     """[L + 1] widths of the levels."""
     itemsize: int
-    """Bytes of a number."""
+    """Bytes of a number: of features, weights, sums of features, norms."""
+    row_itemsize: int
+    """Bytes of a number of hidden rows and their gradients, on the host."""
     weights: bool
     """Whether edges have weights that the model takes."""
     attends: bool
@@ -118,6 +120,11 @@ class Work:
         """Width of the rows that a layer gives."""
         return self.head or self.widths[-1] if layer == self.layers else self.widths[layer]
 
+    def moved_itemsize(self, layer: int) -> int:
+        """Bytes of a number of the rows that a layer sums: of features, where it takes these as they are."""
+        as_they_are = layer == 1 and not self.projection and self.summed(1) == self.widths[0]
+        return self.itemsize if as_they_are else self.row_itemsize
+
     def summed(self, layer: int) -> int:
         """Width of the rows that a layer sums."""
         wide, narrow = self.widths[layer - 1], min(self.widths[layer - 1 : layer + 1])
@@ -134,7 +141,7 @@ def private_peak(plan: GridPlan, work: Work, rank: int) -> int:
     item, first_edges = work.itemsize, edge_bytes(plan, work, rank)[0]
     first = first_edges + (first_words(plan, work, rank) * item if work.kept else 0)
     beside = int(work.sizes[rank, 1]) * work.widths[0] * item if work.kept else first_edges
-    step = beside + _step_words(plan, work, rank) * item
+    step = beside + step_bytes(plan, work, rank)
     evaluation = beside + evaluation_bytes(work, rank)
     most = max(first, UNUSED * step, UNUSED * evaluation)
     return int(process_bytes() + stays_bytes(plan, work, rank) + most)
@@ -156,8 +163,13 @@ def shared_bytes(plan: GridPlan, work: Work) -> int:
     n = int(work.own_vertices.sum())
     rows = 5 * n if work.trainers > 1 else 0  # levels, while they are found
     if plan.algorithm == "shared" and work.trainers > 1:
-        most = max(int(sizes[layer - 1]) * work.summed(layer) for layer in range(1, work.layers + 1))
-        rows = max(rows, 2 * most * item)
+        rows = max(
+            rows,
+            *(
+                2 * int(sizes[layer - 1]) * work.summed(layer) * work.moved_itemsize(layer)
+                for layer in range(1, work.layers + 1)
+            ),
+        )
     evaluated = 2 * n * max(widths[1:-1], default=0) * item if work.evaluates else 0
     if work.trainers > 1:  # gradients, and each trainer's share of their sum
         rows += int(SPARE * (work.trainers + 1) * work.parameters * item)
@@ -245,21 +257,25 @@ def first_words(plan: GridPlan, work: Work, rank: int) -> int:
     return before * work.scales + max(_moved_words(plan, work, rank, 1, width), (3 if work.scales else 1) * after)
 
 
-def _step_words(plan: GridPlan, work: Work, rank: int) -> int:
-    """Numbers that layers keep for backward, and those of the layer that takes most beside."""
-    kept, most = 0, 0
+def step_bytes(plan: GridPlan, work: Work, rank: int) -> int:
+    """Bytes that layers keep for backward, and those of the layer that takes most beside."""
+    kept, most, item = 0, 0, work.row_itemsize
+    if work.projection and item < work.itemsize:  # features, rounded for the product
+        kept += int(work.sizes[rank, 0]) * work.widths[0] * item
     for layer in range(1, work.layers + 1):
         before, after = (int(work.sizes[rank, level]) * work.widths[level] for level in (layer - 1, layer))
-        kept += after * (1 + work.between * (layer < work.layers))
-        free = layer == 1 and work.kept
+        kept += after * (1 + work.between * (layer < work.layers)) * item
+        free, moves = layer == 1 and work.kept, work.moved_itemsize(layer)
         if work.heads:
             received, _ = exchanged(plan, work, rank, layer) if exchanges(plan, work) else (0, 0)
-            kept += (int(work.sizes[rank, layer - 1]) + received) * work.widths[layer]
-            kept += 4 * int(work.by_owner[layer - 1, rank].sum()) * work.heads
+            kept += (int(work.sizes[rank, layer - 1]) + received) * work.widths[layer] * item
+            kept += 4 * int(work.by_owner[layer - 1, rank].sum()) * work.heads * item
         elif not free and work.summed(layer) == work.widths[layer - 1]:
-            kept += before  # scaled rows or sums, projected afterwards
-        moved = 0 if free else _moved_words(plan, work, rank, layer, work.summed(layer))
-        most = max(most, moved + 3 * after + (0 if free else 2 * before))
+            kept += before * moves  # scaled rows or sums, projected afterwards
+        if moves > item:  # the same of features and sums of them
+            kept += int(work.sizes[rank, 1]) * work.widths[0] * (1 + work.keeps_rows) * item
+        moved = 0 if free else _moved_words(plan, work, rank, layer, work.summed(layer)) * moves
+        most = max(most, moved + 3 * after * item + (0 if free else 2 * before * moves))
     return kept + most
 
 

@@ -102,7 +102,14 @@ def prices_of_turns(
         turns = turns_of(config, layout, plan, widths)
         returns = config.train_features is not None
         sent = [
-            volumes_of_turns(turns, rank, run.dtype.itemsize, first_moves=not kept, first_returns=returns)
+            volumes_of_turns(
+                turns,
+                rank,
+                run.dtype.itemsize,
+                product_itemsize=run.precision.products.itemsize,
+                first_moves=not kept,
+                first_returns=returns,
+            )
             for rank in range(trainers)
         ]
         held, private, on_device = [], [], []

@@ -51,10 +51,18 @@ class Traffic(NamedTuple):
     """Words of each message."""
     between: bool
     """Whether it is between rows at rest and planes."""
+    of_products: bool = False
+    """Whether it adds products up, which may be in a shorter type than all else."""
 
 
 def volumes_of_turns(
-    turns: Turns, rank: int, itemsize: int, *, first_moves: bool = True, first_returns: bool = False
+    turns: Turns,
+    rank: int,
+    itemsize: int,
+    *,
+    product_itemsize: int | None = None,
+    first_moves: bool = True,
+    first_returns: bool = False,
 ) -> dict[str, int]:
     """Bytes and messages that a trainer sends in an epoch, by move and in all, as ``metrics.jsonl`` names them.
 
@@ -62,13 +70,16 @@ def volumes_of_turns(
         turns: who has what.
         rank: of the trainer.
         itemsize: bytes of a number.
+        product_itemsize: bytes of a number of products by weights, forward; None: the same.
         first_moves: whether the sums of the first layer are taken in this epoch, not kept from an earlier one.
         first_returns: whether the rows before the first layer want gradients, as trained features do.
     """
     counts = dict.fromkeys([*names_of_counts(), *TOTALS], 0)
-    for move, way, words, _ in traffic_of(turns, rank, first_moves=first_moves, first_returns=first_returns):
+    for move, way, words, _, of_products in traffic_of(
+        turns, rank, first_moves=first_moves, first_returns=first_returns
+    ):
         for name in (move, "exchange"):
-            counts[f"{name}_{way}_bytes"] += sum(words) * itemsize
+            counts[f"{name}_{way}_bytes"] += sum(words) * ((of_products and product_itemsize) or itemsize)
             counts[f"{name}_{way}_messages"] += sum(number > 0 for number in words)
     return counts
 
@@ -91,10 +102,11 @@ def traffic_of(
     def others(numbers: Sequence[int], axis: str) -> list[int]:
         return [number for at, number in enumerate(numbers) if at != place[axis]]
 
-    def all_reduced(num_rows: int, width: int, axis: str, way: str) -> Iterator[Traffic]:
+    def all_reduced(num_rows: int, width: int, axis: str, way: str, products: bool = False) -> Iterator[Traffic]:
         sizes = [number * width for number in shares(num_rows, grid.size(axis))]
-        yield Traffic("reduce_scatter", way, others(sizes, axis), between=False)
-        yield Traffic("gather", way, others([sizes[place[axis]]] * len(sizes), axis), between=False)
+        yield Traffic("reduce_scatter", way, others(sizes, axis), between=False, of_products=products)
+        own = [sizes[place[axis]]] * len(sizes)
+        yield Traffic("gather", way, others(own, axis), between=False, of_products=products)
 
     along_z = [
         sum(turns.own[0][grid.rank(x=place["x"], y=y, z=z)] for y in range(grid.size("y")))
@@ -116,7 +128,7 @@ def traffic_of(
         if layer > 1 or first_moves:
             for piece in shares(num_rows, turns.row_blocks):
                 yield from all_reduced(piece, into, roles.columns, forward)
-        yield from all_reduced(num_rows, out, roles.features, forward)
+        yield from all_reduced(num_rows, out, roles.features, forward, products=True)
         if layer > 1 or first_returns:
             yield from all_reduced(num_rows, into, roles.columns, backward)
         if layer > 1:
