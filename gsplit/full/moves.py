@@ -15,7 +15,7 @@ Legend: n own rows, D columns, G members of a group.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -24,7 +24,7 @@ from torch import Tensor
 from gsplit.full.plans import FEATURES
 from gsplit.nn import ExchangeCounters
 from gsplit.parallel import Group, Member
-from gsplit.parallel.collectives import all_to_all, broadcast_pieces
+from gsplit.parallel.collectives import all_to_all, start_all_to_all, start_broadcast_pieces
 
 MOVES = ("to_columns", "gather", "reduce_scatter", "to_rows")
 DIRECTIONS = ("forward", "backward")
@@ -118,35 +118,75 @@ class Moves:
 
     def gather(self, x: Tensor, sizes: Sequence[int], axis: str, way: str = "forward") -> Tensor:
         """Everyone's rows, [sum(sizes), D], for own rows x [n, D]; ``sizes`` [G] are the members' along ``axis``."""
+        return self.start_gather(x, sizes, axis, way)()
+
+    def start_gather(self, x: Tensor, sizes: Sequence[int], axis: str, way: str = "forward") -> Callable[[], Tensor]:
+        """Begin to :meth:`gather`; what is returned waits for the rows, and gives them."""
         side = self.sides[axis]
         if side.size == 1:
-            return x
+            return lambda: x
         out = x.new_empty((sum(sizes), x.shape[1]))
         pieces = out.split(list(sizes))
         pieces[side.place].copy_(x)
-        broadcast_pieces(pieces, side.group)
+        wait = start_broadcast_pieces(pieces, side.group)
         self._count("gather", way, [x.numel()] * side.size, side.place, x.itemsize)
-        return out
+
+        def rows() -> Tensor:
+            wait()
+            return out
+
+        return rows
 
     def reduce_scatter(self, y: Tensor, sizes: Sequence[int], axis: str, way: str = "forward") -> Tensor:
         """Sums of the own rows, [n, D], for partial sums y [sum(sizes), D] of everyone's along ``axis``."""
+        return self.start_reduce_scatter(y, sizes, axis, way)()
+
+    def start_reduce_scatter(
+        self, y: Tensor, sizes: Sequence[int], axis: str, way: str = "forward"
+    ) -> Callable[[], Tensor]:
+        """Begin to :meth:`reduce_scatter`; what is returned waits for the parts, and gives their sums."""
         side = self.sides[axis]
         if side.size == 1:
-            return y
-        n = sizes[side.place]
+            return lambda: y
+        n, sent = sizes[side.place], y.contiguous()
         parts = y.new_empty((side.size, n, y.shape[1]))
-        all_to_all(parts.flatten(0, 1), y.contiguous(), [n] * side.size, list(sizes), side.group)
+        wait = start_all_to_all(parts.flatten(0, 1), sent, [n] * side.size, list(sizes), side.group)
         counts = [size * y.shape[1] for size in sizes]
         self._count("reduce_scatter", way, counts, side.place, y.itemsize)
-        return parts.sum(dim=0)
+
+        def sums(_: Tensor = sent) -> Tensor:  # alive until it has gone
+            wait()
+            return parts.sum(dim=0)
+
+        return sums
 
     def all_reduce(self, y: Tensor, axis: str, way: str = "forward") -> Tensor:
         """Sums of everyone's y [rows, D] along ``axis``, on all: reduce-scattered by rows, and gathered."""
-        side = self.sides[axis]
-        if side.size == 1:
-            return y
-        sizes = shares(len(y), side.size)
-        return self.gather(self.reduce_scatter(y, sizes, axis, way), sizes, axis, way)
+        return self.start_all_reduce(y, axis, way)()()
+
+    def start_all_reduce(self, y: Tensor, axis: str, way: str = "forward") -> Callable[[], Callable[[], Tensor]]:
+        """Begin to :meth:`all_reduce`.
+
+        What is returned waits for the parts and begins to gather their sums; what that returns waits for the sums of
+        all, and gives them.
+        """
+        sizes = shares(len(y), self.sides[axis].size)
+        sums = self.start_reduce_scatter(y, sizes, axis, way)
+        return lambda: self.start_gather(sums(), sizes, axis, way)
+
+    def all_reduced(self, blocks: Iterable[Tensor], axis: str, way: str = "forward") -> Iterator[Tensor]:
+        """Do :meth:`all_reduce` with block after block; while one is made, the two before it are on their way."""
+        scattered: Callable[[], Callable[[], Tensor]] | None = None
+        gathered: Callable[[], Tensor] | None = None
+        for y in blocks:
+            before, gathered = gathered, None if scattered is None else scattered()
+            scattered = self.start_all_reduce(y, axis, way)
+            if before is not None:
+                yield before()
+        if gathered is not None:
+            yield gathered()
+        if scattered is not None:
+            yield scattered()()
 
     def _count(self, move: str, way: str, numbers: Sequence[int], own: int, itemsize: int) -> None:
         sent = [number for place, number in enumerate(numbers) if place != own and number]

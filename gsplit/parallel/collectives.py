@@ -164,16 +164,26 @@ def broadcast(x: Tensor, group: Group | None) -> None:
 
 
 def broadcast_pieces(pieces: Sequence[Tensor], group: Group | None) -> None:
-    """Fill piece i, contiguous and of one shape everywhere, with that of member i; empty ones are not sent."""
-    if group is None:
-        return
+    """Fill piece i with that of member i; see :func:`start_broadcast_pieces`."""
+    start_broadcast_pieces(pieces, group)()
+
+
+def start_broadcast_pieces(pieces: Sequence[Tensor], group: Group | None) -> Callable[[], None]:
+    """Begin to fill piece i, contiguous and of one shape everywhere, with that of member i; empty ones are not sent.
+
+    What is returned waits until they are filled.
+    """
     works = [
         dist.broadcast(piece, group=group, group_src=member, async_op=True)
-        for member, piece in enumerate(pieces)
+        for member, piece in enumerate(pieces if group is not None else ())
         if piece.numel()
     ]
-    for work in works:
-        work.wait()
+
+    def wait() -> None:
+        for work in works:
+            work.wait()
+
+    return wait
 
 
 def barrier(group: Group | None) -> None:

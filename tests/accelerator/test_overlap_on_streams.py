@@ -16,6 +16,7 @@ from support.runs import config_for, trainer_of
 from support.steps import CPU
 from torch import nn
 
+from gsplit.full.moves import Moves, Side
 from gsplit.kernels import Edges, TwoWayEdges, library_alone
 from gsplit.nn import BatchComm, ExchangeCounters, Route
 from gsplit.nn.aggregate import neighbour_sum
@@ -35,6 +36,9 @@ EXCHANGES = {
     "sums of rows": {"model": "sage", "exchange": "auto"},
     "whole graph": {**WHOLE, "algorithm": "1d-sparse", "train_features": 8},
 }
+
+
+TURNING = {**WHOLE, "model": "gcn", "algorithm": "rotate", "fan_out": (-1, -1, -1), "samplers": 0}
 
 
 @dataclass(kw_only=True)
@@ -123,6 +127,21 @@ def test_gradients_are_summed_while_backward_goes_on(controls, accelerator_pool,
         assert all(any(each.startswith((SUM, "aten::mm")) for each in hidden) for hidden in above), above
 
 
+def test_blocks_and_gradients_of_rows_travel_while_products_go_on(
+    controls, accelerator_pool, weighted_layouts, tmp_path
+):
+    changes = {"cache": "none", "evaluate": "none", **TURNING, "grid": (1, 1, 2), "row_blocks": 3}
+    for step in given(accelerator_pool, weighted_layouts, tmp_path, 2, **changes):
+        scattered, gathered = step.meanwhile("alltoall"), step.meanwhile("broadcast")
+        # Sums of the second layer, of which one block after another is added up; sums of the features of the third.
+        of_blocks = [any(each.startswith(SUM) for each in hidden) for hidden in scattered]
+        assert of_blocks == [True, True, False, False, False], scattered
+        assert all(any(each.startswith(SUM) for each in hidden) for hidden in gathered[:2]), gathered
+        # Gradients of the rows of the second layer, beside those of its weights and of its bias.
+        assert "aten::mm.out" in scattered[-1], scattered
+        assert all("aten::sum.IntList_out" in hidden for hidden in gathered[-2:]), gathered
+
+
 def of_own_and_others(member):
     """Weighted sums over edges from own and received rows, and the gradient of the own rows, on the host."""
     device, world, rank = member.device, member.world, member.rank
@@ -170,6 +189,16 @@ def of_layers(member):
     return [total.cpu(), *(weight.grad.cpu() for weight in parameters)]
 
 
+def of_blocks(member):
+    """Sums over the trainers of blocks of rows, one of them with fewer rows than trainers, on the host."""
+    draw = torch.Generator().manual_seed(member.rank)
+    blocks = [torch.randn(rows, 16, generator=draw).to(member.device) for rows in (7, 8, 2, 9)]
+    moves = Moves(sides={"x": Side(group=member.group, size=member.world, place=member.rank)})
+    if member.device.type != "cpu":
+        keep_busy(member.device)
+    return [y.cpu() for y in moves.all_reduced((y @ y.t() for y in blocks), "x")]
+
+
 def differing(member, function, schedules):
     """The schedules under which what a function gives is other than the host's, or than it was at first."""
     member = replace(member, checker=None, mail=None)
@@ -183,7 +212,7 @@ def differing(member, function, schedules):
     return found
 
 
-@pytest.mark.parametrize("function", [of_own_and_others, of_layers])
+@pytest.mark.parametrize("function", [of_own_and_others, of_layers, of_blocks])
 def test_what_overlaps_changes_no_bit(controls, accelerator_pool, function):
     schedules = ["lazy", "eager", *(f"random:{seed}" for seed in range(20))]
     assert accelerator_pool.run(3, differing, function, schedules) == 3 * [[]]

@@ -176,10 +176,8 @@ class _Aggregate(torch.autograd.Function):
         layer, moves = rotated.layers[number - 1], rotated.moves
         rotated.enter(Step.EXCHANGE, number, width, block.dtype)
         rows = block.detach() if layer.source_factor is None else block.detach() * layer.source_factor
-        sums = [
-            moves.all_reduce(product(edges, [rows], weight), layer.roles.columns) for edges, weight in layer.pieces
-        ]
-        return torch.cat(sums) * layer.factor
+        blocks = (product(edges, [rows], weight) for edges, weight in layer.pieces)
+        return torch.cat(list(moves.all_reduced(blocks, layer.roles.columns))) * layer.factor
 
     @staticmethod
     @once_differentiable
@@ -208,15 +206,17 @@ class _Project(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor, Tensor, None, None]:
         sums, weight = ctx.saved_tensors
-        rotated, roles, at = ctx.rotated, roles_of(ctx.number), ctx.at
+        moves, roles, at = ctx.rotated.moves, roles_of(ctx.number), ctx.at
         of_weight, of_bias = torch.zeros_like(weight), weight.new_zeros(weight.shape[0])
+        scattered = gathered = None
+        if ctx.needs_input_grad[0]:  # on their way while those of the weights are computed
+            scattered = moves.start_all_reduce(grad @ weight[at], roles.columns, "backward")
         of_weight[at] = grad.t() @ sums
-        if rotated.moves.sides[roles.features].place == 0:  # the others there have the same, which counts once
+        if scattered is not None:
+            gathered = scattered()
+        if moves.sides[roles.features].place == 0:  # the others there have the same, which counts once
             of_bias[at[0]] = grad.sum(dim=0)
-        of_sums = None
-        if ctx.needs_input_grad[0]:
-            of_sums = rotated.moves.all_reduce(grad @ weight[at], roles.columns, "backward")
-        return of_sums, of_weight, of_bias, None, None
+        return None if gathered is None else gathered(), of_weight, of_bias, None, None
 
 
 class _Leave(torch.autograd.Function):
