@@ -197,16 +197,16 @@ def _check_memory(
     trainers: int,
 ) -> None:
     """Refuse exact predictions that do not fit into memory, before anything is started."""
-    dtype = Precision.named(trained_with.precision).dtype
-    loader = SplitLoader.from_host(layout, model.needs, dtype=dtype)
-    layers = single_layers_of(model.model.to(dtype).eval(), loader, trained_with.layers, warns=False)
+    precision = Precision.named(trained_with.precision)
+    loader = SplitLoader.from_host(layout, model.needs, dtype=precision.dtype)
+    layers = single_layers_of(model.model.to(precision.dtype).eval(), loader, trained_with.layers, warns=False)
     if layers is None:
         return
     check_evaluation_fits(
         layout,
         [Asked(what="the vertices asked for", ids=np.sort(Request(asked, layout.permutation).in_order()), copies=0)],
         layers.widths[: level + 1],
-        itemsize=dtype.itemsize,
+        precision=precision,
         trainers=trainers,
         instead="--fan-out samples neighbours and takes less; so do fewer --vertices",
     )

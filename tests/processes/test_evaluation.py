@@ -17,7 +17,8 @@ from support.runs import config_for, records, stopped_and_gone_on, train_in_trai
 import gsplit
 from gsplit.config.train import TrainConfig
 from gsplit.device.precision import Precision
-from gsplit.engine.evaluation import Evaluator, evaluation_memory, sampled_targets, validated
+from gsplit.engine.evaluation import Evaluator, ExactLevels, evaluation_memory, sampled_targets, validated
+from gsplit.engine.evaluation.evaluation_memory import buffer_bytes
 from gsplit.engine.inputs import SplitLoader
 from gsplit.engine.objective import objective_of
 from gsplit.errors import InputError
@@ -26,6 +27,7 @@ from gsplit.launch.resolve import resolve
 from gsplit.models.prepared import prepare
 
 LAYERS = 2
+PLAIN, MIXED = (Precision.named(name) for name in ("32", "bf16-mixed"))
 
 
 @pytest.fixture(scope="module")
@@ -151,14 +153,57 @@ def test_a_run_that_validates_within_epochs_goes_on_as_if_it_had_not_stopped(poo
     assert found[0] == found[1] != []
 
 
+def exact(member, layout, name, precision):
+    """Logits of all vertices and their type (trainer 0), and bytes of the two buffers of levels, without logits."""
+    torch.manual_seed(0)
+    model, needs = prepare(make_model(name, layout.graph.num_features, layout.graph.num_classes, 3))
+    shared = pool_module.SHARED.levels
+    for buffer in shared:
+        member.barrier()
+        if member.rank == 0:
+            buffer.clear()
+        member.barrier()
+    levels = ExactLevels(
+        layout,
+        member,
+        SplitLoader.from_host(layout, needs, dtype=precision.dtype, row_dtype=precision.rows, device=member.device),
+        shared,
+        num_layers=3,
+        precision=precision,
+        threads=1,
+        max_edges=300,
+    )
+    own = levels.own(np.arange(layout.graph.num_vertices))
+    rows = {int(v): row for chunk, rows in levels.vectors(model, own) for v, row in zip(chunk, rows, strict=True)}
+    return rows, [buffer.num_bytes for buffer in shared]
+
+
+@pytest.mark.parametrize("name", names(("sage", "gcn-scalegnn", "gat", "pyg-SAGEConv", "pyg-GATConv")))
+def test_levels_in_bfloat16_take_half_and_give_logits_in_float32(pool, lay, name):
+    layout = lay(3)
+    (plain, plain_bytes), (mixed, mixed_bytes) = (
+        ({v: row for rows, _ in found for v, row in rows.items()}, found[0][1])
+        for found in (pool.run(3, exact, layout, name, precision) for precision in (PLAIN, MIXED))
+    )
+    assert [2 * num_bytes for num_bytes in mixed_bytes] == plain_bytes
+    assert min(mixed_bytes) > 0
+    assert plain.keys() == mixed.keys() == set(range(layout.graph.num_vertices))
+    wanted, found = (torch.stack([rows[v] for v in sorted(rows)]) for rows in (plain, mixed))
+    assert wanted.dtype == found.dtype == torch.float32
+    assert not torch.equal(wanted, found)
+    torch.testing.assert_close(found, wanted, rtol=0, atol=2**-5 * float(wanted.abs().max()))  # of three layers
+    even, odd = (num_bytes // 4 // len(plain) for num_bytes in plain_bytes)
+    assert list(buffer_bytes([len(plain)] * 3, [1, odd, even, 1], MIXED)) == mixed_bytes
+
+
 @pytest.mark.parametrize("model", ["sage", "torch_geometric.nn:GraphSAGE"])
 def test_too_little_memory_is_said_before_anything_is_started(lay, tmp_path, monkeypatch, model):
     layout = lay(2)
     config = TrainConfig(layout=layout.path, out=tmp_path / "run", fan_out=(4, 4, 4), model=model, hidden=64, gpus=2)
     rows = evaluation_memory.rows_of_levels(layout, layout.graph.valid_idx, 3)  # more than for the test vertices
     widths = [layout.graph.num_features, 64, 64, layout.graph.num_classes]
-    chunks = 2 * evaluation_memory.chunk_bytes(layout, widths, 4, 2)
-    needed = sum(evaluation_memory.buffer_bytes(rows, widths, 4)) + chunks
+    chunks = 2 * evaluation_memory.chunk_bytes(layout, widths, PLAIN, 2)
+    needed = sum(evaluation_memory.buffer_bytes(rows, widths, PLAIN)) + chunks
     give_memory(monkeypatch, tmp_path, needed + 100)
     resolve(config)
     give_memory(monkeypatch, tmp_path, needed - 100)

@@ -6,7 +6,8 @@
 | logits | of the vertices asked for, in the buffer whose turn it is, where metrics or predictions gather them |
 | chunks | of each trainer: the edges, the rows of their sources, and what is computed of them |
 
-A bound from above, with all vertices in every level, is tried first; only where that does not fit are edges read.
+Numbers of levels are in the type that models are given rows in, others in that of the parameters. A bound from above,
+with all vertices in every level, is tried first; only where that does not fit are edges read.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.data import Layout
+from gsplit.device.precision import Precision
 from gsplit.engine.evaluation.exact import MAX_EDGES, MAX_ROW_BYTES, bounds_of
 from gsplit.engine.evaluation.sampled_targets import validated
 from gsplit.engine.evaluation.single_layers import single_layers_of
@@ -96,7 +98,7 @@ def check_evaluation(run: Run, layout: Layout) -> None:
         layout,
         found.asked,
         found.widths,
-        itemsize=run.dtype.itemsize,
+        precision=run.precision,
         trainers=run.trainers,
         instead="--evaluate none takes nothing"
         if found.sampled
@@ -113,11 +115,11 @@ def bytes_at_most(run: Run, layout: Layout) -> int:
     found = evaluated(run, layout)
     if found is None:
         return 0
-    last, itemsize = len(found.widths) - 1, run.dtype.itemsize
-    chunks = 0 if found.sampled else run.trainers * chunk_bytes(layout, found.widths, itemsize, run.trainers)
-    everything = [layout.graph.num_vertices] * last
+    widths, precision = found.widths, run.precision
+    chunks = 0 if found.sampled else run.trainers * chunk_bytes(layout, widths, precision, run.trainers)
+    everything = [layout.graph.num_vertices] * (len(widths) - 1)
     return max(
-        (taken_bytes(everything, each, found.widths, itemsize) + chunks for each in found.asked if len(each.ids)),
+        (taken_bytes(everything, each, widths, precision) + chunks for each in found.asked if len(each.ids)),
         default=0,
     )
 
@@ -127,7 +129,7 @@ def check_evaluation_fits(
     asked: Iterable[Asked],
     widths: Sequence[int],
     *,
-    itemsize: int,
+    precision: Precision,
     trainers: int,
     instead: str,
     neighbours: str = ALL,
@@ -138,7 +140,7 @@ def check_evaluation_fits(
         layout: to evaluate on.
         asked: sets of vertices, one after the other.
         widths: [l + 1] of the levels, up to that which is wanted.
-        itemsize: bytes of a number.
+        precision: in which models are called.
         trainers: P.
         instead: what to do, in words.
         neighbours: over which the vectors are, in words; where those are sampled chunks are as small as mini-batches.
@@ -148,10 +150,10 @@ def check_evaluation_fits(
     """
     n, last = layout.graph.num_vertices, len(widths) - 1
     free = host_memory().available_bytes
-    chunks = 0 if neighbours != ALL else trainers * chunk_bytes(layout, widths, itemsize, trainers)
+    chunks = 0 if neighbours != ALL else trainers * chunk_bytes(layout, widths, precision, trainers)
 
     def taken(rows: Sequence[int], asked: Asked) -> int:
-        return taken_bytes(rows, asked, widths, itemsize) + chunks
+        return taken_bytes(rows, asked, widths, precision) + chunks
 
     for each in asked:
         if not len(each.ids) or taken([n] * last, each) <= free:
@@ -166,18 +168,18 @@ def check_evaluation_fits(
             )
 
 
-def taken_bytes(rows: Sequence[int], asked: Asked, widths: Sequence[int], itemsize: int) -> int:
+def taken_bytes(rows: Sequence[int], asked: Asked, widths: Sequence[int], precision: Precision) -> int:
     """Bytes of the buffers for some vertices, and of the other copies of their vectors.
 
     Args:
         rows: of each level.
         asked: the vertices.
         widths: [last + 1] of the levels.
-        itemsize: bytes of a number.
+        precision: in which models are called.
     """
     gathered = len(asked.ids) if asked.copies else 0
-    more = max(0, asked.copies - 1) * gathered * widths[-1] * itemsize
-    return sum(buffer_bytes(rows, widths, itemsize, gathered=gathered)) + more
+    more = max(0, asked.copies - 1) * gathered * widths[-1] * precision.dtype.itemsize
+    return sum(buffer_bytes(rows, widths, precision, gathered=gathered)) + more
 
 
 def rows_of_levels(layout: Layout, ids: NDArray[np.int64], last: int) -> list[int]:
@@ -187,33 +189,37 @@ def rows_of_levels(layout: Layout, ids: NDArray[np.int64], last: int) -> list[in
     return [int(size) for size in levels_of(layout.graph, bounds, last, whole=False, targets=ids).sizes[0]]
 
 
-def buffer_bytes(rows: Sequence[int], widths: Sequence[int], itemsize: int, *, gathered: int = 0) -> tuple[int, int]:
+def buffer_bytes(
+    rows: Sequence[int], widths: Sequence[int], precision: Precision, *, gathered: int = 0
+) -> tuple[int, int]:
     """Bytes of the two buffers that levels lie in, in turn: of the even ones, and of the odd ones.
 
     Args:
         rows: of each level, [last] or more.
         widths: [last + 1] of the levels.
-        itemsize: bytes of a number.
+        precision: in which models are called.
         gathered: vectors of the last level that are gathered.
     """
     last = len(widths) - 1
-    sizes = {level: rows[level] * widths[level] * itemsize for level in range(1, last)}
-    sizes[last] = gathered * widths[last] * itemsize
+    sizes = {level: rows[level] * widths[level] * precision.rows.itemsize for level in range(1, last)}
+    sizes[last] = gathered * widths[last] * precision.dtype.itemsize
     even, odd = (max((size for level, size in sizes.items() if level % 2 == turn), default=0) for turn in (0, 1))
     return even, odd
 
 
-def chunk_bytes(layout: Layout, widths: Sequence[int], itemsize: int, trainers: int) -> int:
+def chunk_bytes(layout: Layout, widths: Sequence[int], precision: Precision, trainers: int) -> int:
     """Bytes of a chunk of the layer that takes most, on the trainer that has most vertices and edges."""
     graph, bounds = layout.graph, bounds_of(layout, trainers)
     own_edges = int(np.diff(bounds + graph.indptr[bounds]).max())  # a loop for each vertex counts as one
-    most = 0
-    for wide, out in itertools.pairwise(widths):
-        row_bytes = wide * itemsize
+    most, itemsize = 0, precision.dtype.itemsize
+    for layer, (wide, out) in enumerate(itertools.pairwise(widths), start=1):
+        of_row = itemsize if layer == 1 else precision.rows.itemsize
+        row_bytes = wide * of_row
         bounded = graph.num_vertices * row_bytes > MAX_ROW_BYTES
         edges = min(own_edges, MAX_EDGES, MAX_ROW_BYTES // row_bytes if bounded else MAX_EDGES)
         sources, destinations = min(graph.num_vertices, edges), _most_together(graph.indptr, bounds, edges)
-        most = max(most, 16 * edges + (sources * (wide + min(wide, out)) + 3 * destinations * out) * itemsize)
+        of_sources, of_sums = sources * (wide + min(wide, out)) * of_row, 3 * destinations * out * itemsize
+        most = max(most, 16 * edges + of_sources + of_sums)
     return most
 
 

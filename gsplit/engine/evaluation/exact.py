@@ -2,8 +2,10 @@
 
 Level by level, every trainer computes its own range of vertices, in chunks bounded in edges and bytes, from the
 level below to the next one. Levels lie in shared memory (two buffers in turn), level 0 in the layout's mapped
-features, so that a source owned elsewhere is simply read. Only what the vertices asked for depend on is computed,
-and has a row; the last level may be a hidden one (the embeddings of gsplit.predict).
+features, so that a source owned elsewhere is simply read. Rows of levels are in the type that feature rows are given
+in, bfloat16 with ``bf16-mixed``; vectors of the last level are in that of the parameters. Only what the vertices
+asked for depend on is computed, and has a row; the last level may be a hidden one (the embeddings of
+gsplit.predict).
 
 Models whose layers cannot be computed one at a time (:mod:`gsplit.engine.evaluation.single_layers`) are evaluated on
 chunks of targets with their whole neighbourhoods; a chunk with too many edges is halved.
@@ -150,11 +152,20 @@ class ExactLevels:
         self._member.barrier()
         return buffer.view((rows, width), dtype)
 
+    def _level(self, level: int, rows: int, width: int) -> Tensor:
+        """Memory [rows, width] for the rows of a hidden level, that all trainers map; all make the call."""
+        buffer, dtype = self._levels[level % 2], self._precision.rows
+        num_bytes = rows * width * dtype.itemsize
+        if self._member.rank == 0:
+            buffer.grow(num_bytes)
+        self._member.barrier()
+        return torch.from_numpy(buffer.view((num_bytes,), np.uint8)).view(dtype).view(rows, width)
+
     def _by_layer(
         self, layers: SingleLayers, own: NDArray[np.int64], last: int
     ) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
         top_N = self._top_levels(own, last)
-        below: NDArray[Any] | None = None
+        below: Tensor | None = None
         rows_below: LevelRows | None = None
         for layer in range(1, last):
             mask = None if top_N is None else top_N >= layer
@@ -162,10 +173,11 @@ class ExactLevels:
             ids = np.arange(self._begin, self._end)
             if mask is not None:
                 ids = self._begin + np.flatnonzero(mask[self._begin : self._end])
-            level = self.shared(layer, rows.num_rows, layers.widths[layer])
+            level = self._level(layer, rows.num_rows, layers.widths[layer])
             for chunk in takewhile(self._goes_on, self._chunks(ids, self._row_bytes(below))):
-                vectors = self._called(layers.compute, layer, *self._one_hop(chunk, below, rows_below))
-                level[rows.places(chunk)] = vectors.cpu().numpy()
+                with self._precision.calling(self._member.device):
+                    vectors = layers.compute(layer, *self._one_hop(chunk, below, rows_below))
+                level.index_copy_(0, torch.from_numpy(rows.places(chunk)), vectors.to(level.dtype).cpu())
             self._member.barrier()
             below, rows_below = level, rows
         for chunk in takewhile(self._goes_on, self._chunks(own, self._row_bytes(below))):
@@ -203,7 +215,7 @@ class ExactLevels:
             yield chunk, self._called(forward_to, level, self._num_layers, model, blocks, x)
 
     def _one_hop(
-        self, chunk: NDArray[np.int64], below: NDArray[Any] | None, rows: LevelRows | None
+        self, chunk: NDArray[np.int64], below: Tensor | None, rows: LevelRows | None
     ) -> tuple[Block, Tensor]:
         """The block of all in-edges of a chunk, and the rows of its sources on the level below (None: features)."""
         segment = self._neighbourhood(chunk, 1, None)
@@ -211,7 +223,8 @@ class ExactLevels:
         block = self._loader.whole_blocks(segment)[1]
         if below is None or rows is None:
             return block, self._loader.features.load(segment.vertices)
-        return block, gather(below, rows.places(segment.vertices), threads=self._threads).to(self._member.device)
+        read = gather(below.view(torch.uint8).numpy(), rows.places(segment.vertices), threads=self._threads)
+        return block, read.view(below.dtype).to(self._member.device)
 
     def _neighbourhood(self, targets: NDArray[np.int64], hops: int, max_edges: int | None) -> Segment | None:
         if hops not in self._samplers:
@@ -235,9 +248,10 @@ class ExactLevels:
             yield ids[begin:end]
             begin = end
 
-    def _row_bytes(self, below: NDArray[Any] | None) -> int:
-        width = self._graph.num_features if below is None else below.shape[1]
-        return int(width) * self._precision.dtype.itemsize
+    def _row_bytes(self, below: Tensor | None) -> int:
+        if below is None:
+            return int(self._graph.num_features) * self._precision.dtype.itemsize
+        return below.shape[1] * below.itemsize
 
 
 class LevelRows:

@@ -41,7 +41,7 @@ def evaluation_bytes(run: Run, layout: Layout) -> int:
     if run.config.evaluate != "exact":
         return 0
     widths = widths_of(run.new_model(), layout.graph.num_features, run.config.layers)
-    return chunk_bytes(layout, widths, run.dtype.itemsize, run.trainers)
+    return chunk_bytes(layout, widths, run.precision, run.trainers)
 
 
 def said_bytes(run: Run, layout: Layout) -> int:

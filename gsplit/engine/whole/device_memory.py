@@ -286,7 +286,8 @@ def evaluation_on_device(work: Work, rank: int) -> int:
     most = 0
     for layer in range(1, work.layers + 1) if work.evaluates else ():
         wide, out = work.inputs(layer), work.outputs(layer)
-        edges, sources, rows = rows_of_chunk(work, rank, work.widths[layer - 1])
+        of_row = work.itemsize if layer == 1 else work.level_itemsize
+        edges, sources, rows = rows_of_chunk(work, rank, work.widths[layer - 1], of_row)
         summed = work.projected[layer - 1] if work.heads else min(wide, out)
         words = sources * (wide + summed * (work.scales + bool(work.heads or summed < wide)))
         words += rows * max((3 if work.keeps_rows or work.heads else 2) * summed, summed + 2 * out)

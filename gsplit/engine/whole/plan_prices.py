@@ -47,6 +47,7 @@ def numbers_of(run: Run, layout: Layout, model: nn.Module) -> Work:
         own_edges=np.diff(graph.indptr[bounds]),
         widths=tuple(widths_of(model, config.train_features or graph.num_features, config.layers)),
         itemsize=run.dtype.itemsize,
+        level_itemsize=run.precision.rows.itemsize,
         row_itemsize=(run.dtype if plain else run.precision.products).itemsize,
         weights=graph.edge_weight is not None and run.needs["weights"],
         attends=bool(getattr(model, "uses_source_rows", True)),

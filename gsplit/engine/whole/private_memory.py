@@ -63,6 +63,8 @@ class Work:
     """Bytes of a number: of features, weights, sums of features, norms."""
     row_itemsize: int
     """Bytes of a number of hidden rows and their gradients, on the host."""
+    level_itemsize: int
+    """Bytes of a number of the hidden levels of evaluation."""
     weights: bool
     """Whether edges have weights that the model takes."""
     attends: bool
@@ -170,7 +172,7 @@ def shared_bytes(plan: GridPlan, work: Work) -> int:
                 for layer in range(1, work.layers + 1)
             ),
         )
-    evaluated = 2 * n * max(widths[1:-1], default=0) * item if work.evaluates else 0
+    evaluated = 2 * n * max(widths[1:-1], default=0) * work.level_itemsize if work.evaluates else 0
     if work.trainers > 1:  # gradients, and each trainer's share of their sum
         rows += int(SPARE * (work.trainers + 1) * work.parameters * item)
     return rows + evaluated + (n * widths[0] * item if work.trained else 0)
@@ -286,17 +288,24 @@ def evaluation_bytes(work: Work, rank: int) -> int:
     most = 0
     for layer in range(1, work.layers + 1):
         wide, out = work.widths[layer - 1 : layer + 1]
-        edges, sources, rows = rows_of_chunk(work, rank, wide)
+        of_row = work.itemsize if layer == 1 else work.level_itemsize
+        edges, sources, rows = rows_of_chunk(work, rank, wide, of_row)
         summed = min(wide, out)
-        words = sources * (wide + summed * (1 + work.scales)) + rows * (3 * summed + 2 * out)
-        words += 4 * edges * work.heads
-        most = max(most, words * work.itemsize + 16 * edges)
+        of_sources = sources * (wide * of_row + summed * (1 + work.scales) * work.itemsize)
+        words = rows * (3 * summed + 2 * out) + 4 * edges * work.heads
+        most = max(most, of_sources + words * work.itemsize + 16 * edges)
     return most + 4 * int(work.own_vertices.sum())
 
 
-def rows_of_chunk(work: Work, rank: int, wide: int) -> tuple[int, int, int]:
-    """Edges, sources and destinations of a chunk of evaluation at most, whose sources have so many columns."""
-    n, own, row_bytes = int(work.own_vertices.sum()), int(work.own_vertices[rank]), wide * work.itemsize
+def rows_of_chunk(work: Work, rank: int, wide: int, itemsize: int) -> tuple[int, int, int]:
+    """Edges, sources and destinations of a chunk of evaluation at most.
+
+    Args:
+        work, rank: of the trainer.
+        wide: columns of the rows of sources.
+        itemsize: bytes of a number of these.
+    """
+    n, own, row_bytes = int(work.own_vertices.sum()), int(work.own_vertices[rank]), wide * itemsize
     edges = MAX_EDGES if n * row_bytes <= MAX_ROW_BYTES else min(MAX_EDGES, MAX_ROW_BYTES // row_bytes)
     edges = min(edges, int(work.own_edges[rank]) + own)
     return edges, min(n, edges), min(own, edges)

@@ -12,6 +12,7 @@ from torch import nn
 
 from gsplit.config.train import TrainConfig
 from gsplit.device import accelerator
+from gsplit.device.precision import Precision
 from gsplit.engine.dry import StepBytes
 from gsplit.engine.evaluation.evaluation_memory import chunk_bytes
 from gsplit.engine.feed import MOST_BEGUN
@@ -58,7 +59,7 @@ def test_a_reserve_is_what_a_step_takes(run, layouts):
 
 def test_evaluation_may_take_more(run, layouts):
     layout, exact = layouts(2), run(evaluate="exact", hidden=64)
-    chunk = chunk_bytes(layout, [layout.graph.num_features, 64, layout.graph.num_classes], 4, 2)
+    chunk = chunk_bytes(layout, [layout.graph.num_features, 64, layout.graph.num_classes], Precision.named("32"), 2)
     assert chunk > STEP.step
     assert reserve_of(exact, layout) == STEP.kept + 2 * STEP.mini_batch + chunk
     large = replace(exact, step=replace(STEP, step=chunk + 10_000))
