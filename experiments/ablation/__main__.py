@@ -7,7 +7,7 @@ from typing import Any
 
 from experiments.ablation.config import PYG, PYG_MODEL, QUICK, AblationConfig
 from experiments.ablation.exchange import exchange_rows
-from experiments.ablation.variants import BASE, asked_of, contender_of
+from experiments.ablation.variants import BASE, asked_of, changed_of, contender_of
 from experiments.compare import measuring
 from experiments.compare.graphs import prepare
 from experiments.compare.measuring import Bench
@@ -25,15 +25,17 @@ ALSO_OVER = {PYG: (PYG_MODEL,)}
 def measure(config: AblationConfig) -> dict[str, Any]:
     """The rounds of each study, and what was exchanged; what there is so far is saved after each."""
     studies = config.all_changes()
-    for change in {change for changes in studies.values() for change in changes} - {PYG}:
-        asked_of(config, change)
+    for study, changes in studies.items():
+        for change in {BASE, *changes} - {PYG}:
+            asked_of(config, changed_of(config.base_of(study), change))
     if "models" in studies and (reason := missing("pyg")):
         raise InputError(f"the study models wants PyG: {reason}")
     bench = Bench(name="ablation", config=config, graph=prepare(config))
     result = new_result(bench, changes=[], ratios=[], exchange=[], noise=[])
     rounds: dict[str, list[Round]] = {}
     for study, changes in studies.items():
-        contenders = {change: contender_of(config, bench.graph, change) for change in (BASE, *changes)}
+        base = config.base_of(study)
+        contenders = {change: contender_of(config, bench.graph, change, base) for change in (BASE, *changes)}
         rounds[study] = measuring.run_rounds(bench, contenders, config.pairs, study)
         add_study(result["tables"], study, rounds[study])
         bench.save(result)

@@ -9,6 +9,7 @@ from typing import Annotated
 
 from experiments.compare.config import BenchConfig
 from experiments.shared.flags import Positive, names_of
+from gsplit.config.sampling import Subgraph
 from gsplit.errors import InputError
 
 PYG = "PyG itself"
@@ -20,15 +21,16 @@ PYG_MODEL = "model=torch_geometric.nn:GraphSAGE"
 class AblationConfig(BenchConfig):
     """Our own training with one thing changed at a time, beside the same training without the change."""
 
-    studies: Annotated[tuple[str, ...], names_of(("exchange", "threads", "cache", "batch", "models"), "study")] = (
-        "exchange",
-        "threads",
-    )
-    """Which of exchange, threads, cache, batch, models; --studies alone leaves all out."""
+    studies: Annotated[
+        tuple[str, ...], names_of(("exchange", "threads", "cache", "batch", "models", "optimisations"), "study")
+    ] = ("exchange", "threads")
+    """Which of exchange, threads, cache, batch, models, optimisations; --studies alone leaves all out."""
     changes: tuple[str, ...] = ()
     """Changes of your own, a study called own: flags of gsplit train without dashes, as in "order=ready slots=4"."""
     samplers: Positive = 1
     """Sampler processes."""
+    subgraph: Subgraph = "10%"
+    """optimisations: vertices of a uniform subgraph."""
     out: Path = Path("work/ablation")
     """Folder for ablation.json and ablation.md; what it has of them is replaced."""
 
@@ -41,8 +43,14 @@ class AblationConfig(BenchConfig):
 
     def all_changes(self) -> dict[str, tuple[str, ...]]:
         """The changes of each study that was asked for."""
-        own = {"own": self.changes} if self.changes else {}
-        return {**{study: STUDIES[study](self) for study in self.studies}, **own}
+        found = {study: STUDIES[study](self) for study in self.studies if study in STUDIES}
+        if "optimisations" in self.studies:
+            found |= {f"optimisations, {way}": _optimisations(self, way) for way in WAYS}
+        return {**found, **({"own": self.changes} if self.changes else {})}
+
+    def base_of(self, study: str) -> str:
+        """The change that makes the base of a study, in front of its own."""
+        return WAYS.get(study.removeprefix("optimisations, "), "").format(subgraph=self.subgraph)
 
 
 STUDIES: dict[str, Callable[[AblationConfig], tuple[str, ...]]] = {
@@ -55,7 +63,26 @@ STUDIES: dict[str, Callable[[AblationConfig], tuple[str, ...]]] = {
     ),
     "models": lambda config: (PYG_MODEL, PYG),
 }
-"""The changes of each study."""
+"""The changes of each study, but for optimisations."""
+
+PREFETCH, WIRE, MIXED = "prefetch=1", "exchange-dtype=bfloat16", "precision=bf16-mixed"
+"""Optimisations: loading ahead of computing; rows in bfloat16 on the wire; and in products and everywhere else."""
+
+WAYS = {
+    "split": "samplers=0 prefetch=0",
+    "uniform": "sampling=uniform subgraph={subgraph} samplers=0 prefetch=0",
+    "whole graph": "strategy=full algorithm=1d-sparse",
+}
+"""Ways of training, each with the flags that leave all optimisations out; ``samplers=0``: trainers sample in turn."""
+
+
+def _optimisations(config: AblationConfig, way: str) -> tuple[str, ...]:
+    """Each alone, and all together; in mixed precision rows are short on the wire anyway."""
+    if way == "whole graph":  # one mini-batch, which is made once: nothing is sampled or loaded ahead
+        return WIRE, MIXED
+    ahead = f"samplers={config.samplers}"
+    return ahead, PREFETCH, WIRE, MIXED, f"{ahead} {PREFETCH} {MIXED}"
+
 
 QUICK = AblationConfig(
     quick=True,

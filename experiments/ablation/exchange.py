@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from experiments.ablation.config import PYG, AblationConfig
-from experiments.ablation.variants import BASE, asked_of
+from experiments.ablation.variants import BASE, asked_of, changed_of
 from experiments.compare.graphs import Graph
 from experiments.compare.pairs import Round
 from experiments.shared.placements import Placements
@@ -15,7 +15,10 @@ from gsplit.config.train import TrainConfig
 from gsplit.data import Layout, open_layout
 
 TYPE_BYTES = {"model": FLOAT32_BYTES, "bfloat16": 2}
-"""By ``--exchange-dtype``, of models in float32."""
+"""By ``--exchange-dtype``, of models in float32; in mixed precision rows are bfloat16."""
+
+COUNTED = ("input_rows_bytes", "over_inputs", "counted_bytes", "first_layer_over_inputs")
+"""Keys of what samples tell, null where mini-batches are not drawn by neighbours."""
 
 
 def rows_by_layer(layout: Layout, asked: TrainConfig) -> dict[int, int]:
@@ -33,7 +36,7 @@ def rows_by_layer(layout: Layout, asked: TrainConfig) -> dict[int, int]:
 def counted_bytes(rows: Mapping[int, int], asked: TrainConfig, features: int, classes: int) -> dict[int, int]:
     """Bytes of the exchange before each layer of our GraphSAGE, both ways, where every remote row is sent."""
     widths = [features, *[asked.hidden] * (asked.layers - 1), classes]
-    size = TYPE_BYTES[asked.exchange_dtype]
+    size = TYPE_BYTES["bfloat16" if asked.precision == "bf16-mixed" else asked.exchange_dtype]
     return {
         layer: sum(exchange_bytes(layer, count, widths, project_first=True)) // FLOAT32_BYTES * size
         for layer, count in rows.items()
@@ -41,7 +44,7 @@ def counted_bytes(rows: Mapping[int, int], asked: TrainConfig, features: int, cl
 
 
 def exchange_rows(config: AblationConfig, graph: Graph, rounds: Mapping[str, list[Round]]) -> list[dict[str, Any]]:
-    """A row for the base and each change of a study in which trainers split mini-batches between them."""
+    """A row for the base and each change of a study in which trainers exchange rows; what samples count, if drawn."""
     layout = open_layout(graph.layout, trusted=True)
     features, classes = graph.facts["features"], graph.facts["classes"]
     counted: dict[tuple[Any, ...], dict[int, int]] = {}
@@ -51,7 +54,17 @@ def exchange_rows(config: AblationConfig, graph: Graph, rounds: Mapping[str, lis
         for change in dict.fromkeys(name for each in of_study for name in each):
             if change == PYG:
                 continue
-            asked, measured = asked_of(config, "" if change == BASE else change), _exchanged(of_study, change)
+            asked = asked_of(config, changed_of(config.base_of(study), change))
+            measured = _exchanged(of_study, change)
+            row = {
+                "study": study,
+                "change": change,
+                "exchanged_bytes": measured,
+                "over_base": measured / base if base and measured is not None else None,
+            }
+            if asked.strategy == "full" or asked.sampling != "neighbours":
+                found.append(row | dict.fromkeys(COUNTED))
+                continue
             if asked.gpus != layout.parts or asked.strategy != "split" or asked.split_group not in (None, asked.gpus):
                 continue
             key = (asked.fan_out, asked.batch_size, asked.seed)
@@ -60,18 +73,13 @@ def exchange_rows(config: AblationConfig, graph: Graph, rounds: Mapping[str, lis
             countable = asked.model == "sage" and asked.exchange == "rows"
             by_layer = counted_bytes(rows, asked, features, classes) if countable else {}
             agree = measured == sum(by_layer.values())
-            found.append(
-                {
-                    "study": study,
-                    "change": change,
-                    "exchanged_bytes": measured,
-                    "over_base": measured / base if base and measured is not None else None,
-                    "input_rows_bytes": inputs,
-                    "over_inputs": measured / inputs if inputs and measured is not None else None,
-                    "counted_bytes": sum(by_layer.values()) if by_layer else None,
-                    "first_layer_over_inputs": by_layer[1] / inputs if inputs and by_layer and agree else None,
-                }
+            counts = (
+                inputs,
+                measured / inputs if inputs and measured is not None else None,
+                sum(by_layer.values()) if by_layer else None,
+                by_layer[1] / inputs if inputs and by_layer and agree else None,
             )
+            found.append(row | dict(zip(COUNTED, counts, strict=True)))
     return found
 
 

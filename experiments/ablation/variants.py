@@ -50,7 +50,17 @@ def flags_of(config: AblationConfig, change: str) -> dict[str, str | None]:
         if name in NOT_CHANGED:
             raise InputError(f"--changes {change!r}: {name} says where a run is; it cannot be changed")
         flags[name] = value if has_value else None
+    whole = flags.get("strategy") == "full"
+    if whole or flags.get("sampling") == "uniform":  # neither draws neighbours
+        flags["num-layers"] = str(len(config.fan_out))
+        for name in ("fan-out", "batch-size", *(("samplers",) if whole else ())):
+            del flags[name]
     return flags
+
+
+def changed_of(base: str, change: str) -> str:
+    """A change behind that of its base."""
+    return " ".join(part for part in (base, "" if change == BASE else change) if part)
 
 
 def words_of(flags: dict[str, str | None]) -> list[str]:
@@ -70,8 +80,8 @@ def asked_of(config: AblationConfig, change: str) -> TrainConfig:
         raise InputError(f"--changes {change!r}: {error}") from None
 
 
-def contender_of(config: AblationConfig, graph: Graph, change: str) -> Contender:
-    """The training with a change; that of PyG itself for :data:`~experiments.ablation.config.PYG`."""
+def contender_of(config: AblationConfig, graph: Graph, change: str, base: str = "") -> Contender:
+    """The training with a change, behind that of its base; PyG's own for :data:`~experiments.ablation.config.PYG`."""
     workload = config.workload(graph.store)
     if change == PYG:
         system = System(
@@ -79,8 +89,8 @@ def contender_of(config: AblationConfig, graph: Graph, change: str) -> Contender
         )
         alone = replace(workload, trainers=1, threads=config.gpus * config.trainer_threads)
         return Contender(system=system, workload=alone, setting=Setting(memory="kept", form=GIVEN))
-    asked = asked_of(config, "" if change == BASE else change)
-    flags = flags_of(config, "" if change == BASE else change)
+    changed = changed_of(base, change)
+    asked, flags = asked_of(config, changed), flags_of(config, changed)
 
     def command(_: Contender, graph: Graph, folder: Path) -> list[str]:
         return train_command(graph.layout, folder / "run", flags)

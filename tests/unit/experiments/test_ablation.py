@@ -13,7 +13,7 @@ from support.runs import config_for, records, train_in_trainer
 from experiments.ablation import __main__ as ablation
 from experiments.ablation.config import PYG, PYG_MODEL, AblationConfig
 from experiments.ablation.exchange import counted_bytes, rows_by_layer
-from experiments.ablation.variants import BASE, asked_of, flags_of, words_of
+from experiments.ablation.variants import BASE, asked_of, changed_of, flags_of, words_of
 from experiments.baselines.workload import STAGES, Epoch, Outcome
 from experiments.compare import systems
 from experiments.shared import processes
@@ -46,9 +46,9 @@ def test_sage_from_100_to_16_exchanges_at_most_0_4_of_the_raw_rows_both_ways(poo
     assert 2 * halved == measured
 
 
-@pytest.mark.parametrize("exchange_dtype", ["model", "bfloat16"])
-def test_what_is_counted_is_what_a_run_exchanges(pool, wide, tmp_path, exchange_dtype):
-    measured, config = trained(pool, wide, tmp_path / "run", fan_out=(4, 3, 2), exchange_dtype=exchange_dtype)
+@pytest.mark.parametrize("changes", [{}, {"exchange_dtype": "bfloat16"}, {"precision": "bf16-mixed"}], ids=str)
+def test_what_is_counted_is_what_a_run_exchanges(pool, wide, tmp_path, changes):
+    measured, config = trained(pool, wide, tmp_path / "run", fan_out=(4, 3, 2), **changes)
     rows = rows_by_layer(wide, config)
     assert min(rows.values()) > 0
     assert sum(counted_bytes(rows, config, FEATURES, HIDDEN).values()) == measured
@@ -64,6 +64,29 @@ def test_a_change_is_flags_of_our_command():
     assert words_of(flags_of(config, "no-self-loops"))[-1] == "--no-self-loops"
     sizes = AblationConfig(studies=("batch",), batch_size=64).all_changes()
     assert sizes == {"batch": ("batch-size=16", "batch-size=32", "batch-size=128", "batch-size=256")}
+
+
+def test_optimisations_are_real_flags_alone_and_together():
+    config = AblationConfig(studies=("optimisations",), gpus=2, threads=1, fan_out=(4, 3), samplers=2)
+    asked = {
+        (study, change): asked_of(config, changed_of(config.base_of(study), change))
+        for study, changes in config.all_changes().items()
+        for change in (BASE, *changes)
+    }
+    ways = {study.removeprefix("optimisations, "): one for (study, change), one in asked.items() if change == BASE}
+    assert {way: (one.strategy, one.sampling, one.layers) for way, one in ways.items()} == {
+        "split": ("split", "neighbours", 2),
+        "uniform": ("split", "uniform", 2),
+        "whole graph": ("full", "neighbours", 2),
+    }
+    assert {(ways[way].samplers, ways[way].prefetch) for way in ("split", "uniform")} == {(0, 0)}
+    together = asked["optimisations, uniform", "samplers=2 prefetch=1 precision=bf16-mixed"]
+    assert (together.samplers, together.prefetch, together.precision) == (2, 1, "bf16-mixed")
+    assert [change for study, change in asked if study.endswith("whole graph")] == [
+        BASE,
+        "exchange-dtype=bfloat16",
+        "precision=bf16-mixed",
+    ]
 
 
 OF_EXCHANGE = ("exchange-dtype=bfloat16", "exchange=auto", "exchange=auto exchange-dtype=bfloat16")
