@@ -223,11 +223,25 @@ def attention_backward(
     threads: int = 1,
 ) -> None: ...
 def has_tiles() -> bool: ...
-def multiply_mixed(
-    terms: Sequence[tuple[Tensor, Tensor, bool]], bias: Tensor | None, out: Tensor, threads: int = 1
+def has_wide_products() -> bool: ...
+def multiply(
+    terms: Sequence[tuple[Tensor, Tensor, bool]],
+    bias: Tensor | None,
+    out: Tensor,
+    finish: tuple[int, float, int] | None = None,
+    *,
+    tiles: bool,
+    threads: int = 1,
 ) -> None: ...
-def mixed_gradient(
-    gradients: Tensor, x: Tensor, out: Tensor, column_sums: Tensor | None = None, threads: int = 1
+def multiply_backward(
+    gradients: Tensor,
+    terms: Sequence[tuple[Tensor, Tensor | None, Tensor | None, Tensor | None]],
+    column_sums: Tensor | None = None,
+    finish: tuple[int, float, int] | None = None,
+    out: Tensor | None = None,
+    *,
+    tiles: bool,
+    threads: int = 1,
 ) -> None: ...
 def instruction_sets() -> list[str]: ...
 def use_instruction_set(name: str) -> None: ...

@@ -30,19 +30,22 @@ inline void draw(const ActivationTask<T>& task, uint64_t row_seed, int64_t first
   typedef int32_t Signed __attribute__((vector_size(DRAWN * sizeof(int32_t))));
   using C = Computed<T>;
   typedef C Scales __attribute__((vector_size(DRAWN * sizeof(C)), aligned(alignof(C)), may_alias));
-  Hashes column{};
-  for (int lane = 0; lane < DRAWN; ++lane) column[lane] = static_cast<uint32_t>(first + lane);
+  constexpr uint32_t STEP = 0x9e3779b1u;
   const auto low = static_cast<uint32_t>(row_seed), high = static_cast<uint32_t>(row_seed >> 32);
+  Hashes column;
+  for (int lane = 0; lane < DRAWN; ++lane) column[lane] = static_cast<uint32_t>(first + lane) * STEP + low;
   const auto below =
       static_cast<int32_t>(task.drop_below >> 1);  // compared with sign: not all machines have the other
   const C scale = task.scale;
-  for (int64_t c = 0; c < count; c += DRAWN, column += DRAWN) {
-    Hashes hash = column * 0x9e3779b1u + low;
+  for (int64_t c = 0; c < count; c += DRAWN, column += DRAWN * STEP) {
+    Hashes hash = column;
     mix(hash);
     hash ^= high;
     mix(hash);
-    const Signed kept = ((Signed)(hash >> 1) >= below) & 1;
-    *reinterpret_cast<Scales*>(scales + c) = __builtin_convertvector(kept, Scales) * scale;
+    const Signed kept = (Signed)(hash >> 1) >= below;
+    auto* to = reinterpret_cast<Scales*>(scales + c);
+    if constexpr (sizeof(C) == sizeof(int32_t)) *to = (Scales)(kept & __builtin_bit_cast(int32_t, scale));
+    else *to = __builtin_convertvector(kept & 1, Scales) * scale;
   }
 }
 
@@ -96,13 +99,21 @@ struct Piece {
   const C* read(const T* from, int64_t count) {
     if constexpr (!NARROW<T>) return from;
     else {
-      for (int64_t c = 0; c < count; ++c) values[c] = widened(from[c]);
+      using V = typename Vector<C, DRAWN>::type;
+      int64_t c = 0;
+      for (; c + DRAWN <= count; c += DRAWN) Lanes<T, DRAWN>::read(from + c, *reinterpret_cast<V*>(values + c));
+      for (; c < count; ++c) values[c] = widened(from[c]);
       return values;
     }
   }
   void write(T* to, int64_t count) const {
-    if constexpr (NARROW<T>)
-      for (int64_t c = 0; c < count; ++c) to[c] = narrowed(values[c]);
+    if constexpr (NARROW<T>) {
+      using V = typename Vector<C, DRAWN>::type;
+      int64_t c = 0;
+      for (; c + DRAWN <= count; c += DRAWN)
+        Lanes<T, DRAWN>::write(to + c, *reinterpret_cast<const V*>(values + c));
+      for (; c < count; ++c) to[c] = narrowed(values[c]);
+    }
   }
   C* at(T* out) {
     if constexpr (!NARROW<T>) return out;
@@ -112,13 +123,17 @@ struct Piece {
 
 template <class T, bool BACKWARD, bool DROPS, bool BIASED>
 void activate_rows(const ActivationTask<T>& task, int64_t begin, int64_t end) {
+  // What ReLU dropped is 0 like what it did not pass, so its backward need not know which values those were.
+  const bool draws = DROPS && !(BACKWARD && task.activation == RELU);
   Computed<T> scales[PIECE];
+  if (DROPS && !draws)
+    for (int64_t c = 0; c < PIECE; ++c) scales[c] = task.scale;
   Piece<T> x_piece, gradients_piece, out_piece;
   for (int64_t row = begin; row < end; ++row) {
-    const uint64_t row_seed = DROPS ? mixed(task.seed, static_cast<uint64_t>(row)) : 0;
+    const uint64_t row_seed = draws ? mixed(task.seed, static_cast<uint64_t>(task.first_row + row)) : 0;
     for (int64_t first = 0; first < task.width; first += PIECE) {
       const int64_t count = task.width - first < PIECE ? task.width - first : PIECE;
-      if (DROPS) draw(task, row_seed, first, count, scales);
+      if (draws) draw(task, row_seed, first, count, scales);
       T* to = task.out + row * task.out_stride + first;
       Computed<T>* out = out_piece.at(to);
       activate_piece<Computed<T>, BACKWARD, DROPS, BIASED>(

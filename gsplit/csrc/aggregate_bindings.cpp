@@ -13,7 +13,7 @@
 
 #include "aggregate.hpp"
 #include "bindings.hpp"
-#include "mixed_products.hpp"
+#include "layer_products.hpp"
 
 namespace nb = nanobind;
 
@@ -56,11 +56,21 @@ using SplitArrays = std::tuple<Writable<int32_t>, Writable<int32_t>, std::option
 using GradientArrays = std::tuple<RowValues, Values<float>>;
 /// Rows, a weight, and whether that is transposed.
 using TermArrays = std::tuple<RowValues, Values<const float>, bool>;
+/// Rows, a weight, and room for the gradients of both.
+using BackArrays = std::tuple<RowValues, Maybe<const float>, Maybe<float>, std::optional<OutValues>>;
+/// Activation, share that is dropped, and seed.
+using FinishValues = std::tuple<int, float, uint64_t>;
 
 template <class Narrow, class Wide>
 Either<Narrow, Wide> matrix_of(const EitherValues<Narrow, Wide>& array) {
   if (const auto* narrow = std::get_if<Values<Narrow>>(&array)) return matrix_of(*narrow);
   return matrix_of(std::get<Values<Wide>>(array));
+}
+
+std::optional<Finish> finish_of(const std::optional<FinishValues>& given) {
+  if (!given) return std::nullopt;
+  const auto& [activation, drop, seed] = *given;
+  return Finish{static_cast<Activation>(activation), drop, seed};
 }
 
 PickedRows picked(const Values<const float>& x, const std::optional<Array<int64_t>>& ids) {
@@ -227,30 +237,39 @@ void bind_aggregate(nb::module_& m) {
       nb::arg("x").noconvert(), nb::arg("ids").noconvert().none(), nb::arg("gradients").noconvert(),
       nb::arg("threads") = 1);
   m.def("has_tiles", &has_tiles);
+  m.def("has_wide_products", &has_wide_products);
   m.def(
-      "multiply_mixed",
-      [](const std::vector<TermArrays>& terms, std::optional<Array<float>> bias, OutValues out, int threads) {
-        std::vector<MixedTerm> wanted;
+      "multiply",
+      [](const std::vector<TermArrays>& terms, std::optional<Array<float>> bias, OutValues out,
+         std::optional<FinishValues> finish, bool tiles, int threads) {
+        std::vector<LayerTerm> wanted;
         for (const auto& [x, weight, transposed] : terms)
           wanted.push_back({matrix_of(x), matrix_of(weight), transposed});
         const auto to = matrix_of(out);
+        const auto behind = finish_of(finish);
         nb::gil_scoped_release unlocked;
-        multiply_mixed(wanted, span_of(bias), to, threads);
+        multiply(tiles ? Products::tiles : Products::wide, wanted, span_of(bias), behind, to, threads);
       },
       nb::arg("terms").noconvert(), nb::arg("bias").noconvert().none(), nb::arg("out").noconvert(),
-      nb::arg("threads") = 1);
+      nb::arg("finish").none() = nb::none(), nb::kw_only(), nb::arg("tiles"), nb::arg("threads") = 1);
   m.def(
-      "mixed_gradient",
-      [](RowValues gradients, RowValues x, Values<float> out, std::optional<Writable<float>> column_sums,
-         int threads) {
-        const auto of_outputs = matrix_of(gradients), rows = matrix_of(x);
-        const auto to = matrix_of(out);
+      "multiply_backward",
+      [](RowValues gradients, const std::vector<BackArrays>& terms, std::optional<Writable<float>> column_sums,
+         std::optional<FinishValues> finish, std::optional<RowValues> out, bool tiles, int threads) {
+        std::vector<LayerBack> wanted;
+        for (const auto& [x, weight, weight_gradients, x_gradients] : terms)
+          wanted.push_back({matrix_of(x), matrix_of(weight), matrix_of(weight_gradients),
+                            x_gradients ? matrix_of(*x_gradients) : EitherOut(Matrix<float>{})});
+        const auto given = matrix_of(gradients);
+        const auto finished = out ? matrix_of(*out) : EitherRows(Matrix<const float>{});
+        const auto behind = finish_of(finish);
         nb::gil_scoped_release unlocked;
         const auto sums = column_sums ? span_of(*column_sums) : std::span<float>();
-        mixed_gradient(of_outputs, rows, to, sums, threads);
+        multiply_backward(tiles ? Products::tiles : Products::wide, given, behind, finished, wanted, sums, threads);
       },
-      nb::arg("gradients").noconvert(), nb::arg("x").noconvert(), nb::arg("out").noconvert(),
-      nb::arg("column_sums").noconvert().none() = nb::none(), nb::arg("threads") = 1);
+      nb::arg("gradients").noconvert(), nb::arg("terms").noconvert(),
+      nb::arg("column_sums").noconvert().none() = nb::none(), nb::arg("finish").none() = nb::none(),
+      nb::arg("out").noconvert().none() = nb::none(), nb::kw_only(), nb::arg("tiles"), nb::arg("threads") = 1);
   m.def("instruction_sets", &instruction_sets);
   m.def("use_instruction_set", &use_instruction_set, nb::arg("name"));
   m.def(

@@ -16,6 +16,11 @@ namespace gsplit {
 /// The kernels of the instruction set that is in use.
 const RowKernels& chosen();
 
+/// One call of activate, or, with gradients set, of activate_backward, where x is what forward gave.
+template <class T>
+ActivationTask<T> activation_task(Matrix<const T> x, Activation activation, Computed<T> drop, uint64_t seed,
+                                  Matrix<T> out);
+
 inline constexpr int64_t MIN_THREAD_VALUES = 1 << 16;  // below this a thread costs more than it saves
 
 inline void require(bool holds, const char* message) {

@@ -12,6 +12,8 @@ void run(const ActivationTask<BFloat16>& task, int64_t begin, int64_t end) {
   chosen().activate_bf16(task, begin, end);
 }
 
+}  // namespace
+
 template <class T>
 ActivationTask<T> activation_task(Matrix<const T> x, Activation activation, Computed<T> drop, uint64_t seed,
                                   Matrix<T> out) {
@@ -24,6 +26,7 @@ ActivationTask<T> activation_task(Matrix<const T> x, Activation activation, Comp
   task.x_stride = x.stride;
   task.out = out.data;
   task.out_stride = out.stride;
+  task.rows = x.rows;
   task.width = x.width;
   task.activation = static_cast<int>(activation);
   task.drop_below = below >= 4294967295.0 ? UINT32_MAX : static_cast<uint32_t>(below);
@@ -31,8 +34,6 @@ ActivationTask<T> activation_task(Matrix<const T> x, Activation activation, Comp
   task.seed = seed;
   return task;
 }
-
-}  // namespace
 
 template <class T>
 void activate(Matrix<const T> x, std::span<const Computed<T>> bias, Activation activation, Computed<T> drop,
@@ -200,6 +201,7 @@ void narrow_gradient(const PickedRows& x, const std::vector<NarrowGradient>& giv
 }
 
 #define GSPLIT_INSTANTIATE(T)                                                                                        \
+  template ActivationTask<T> activation_task<T>(Matrix<const T>, Activation, Computed<T>, uint64_t, Matrix<T>);      \
   template void activate<T>(Matrix<const T>, std::span<const Computed<T>>, Activation, Computed<T>, uint64_t,        \
                             Matrix<T>, int);                                                                         \
   template void activate_backward<T>(Matrix<const T>, Activation, Computed<T>, uint64_t, Matrix<const T>, Matrix<T>, \

@@ -294,6 +294,7 @@ void dot_rows(const RowTask<T>& task, int64_t begin, int64_t end) {
 
 #include "activation_rows.hpp"
 #include "narrow_products.hpp"
+#include "wide_products.hpp"
 
 }  // namespace
 
@@ -310,6 +311,7 @@ const RowKernels kernels{sum_rows<float>,
                          activate<BFloat16>,
                          project,
                          narrow_gradient,
+                         {multiply_wide, wide_gradient, no_product_room, no_gradient_room, pack_wide, wide_bytes, WIDE},
                          WIDE,
                          MOST_CHUNKS > 4 ? WIDE* MOST_NARROW_CHUNKS / MOST_NARROW : 0};
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "bfloat16.hpp"
+#include "products.hpp"
 
 namespace gsplit {
 
@@ -46,6 +47,7 @@ struct ActivationTask {
   const T* gradients;       // null forward
   const Computed<T>* bias;  // may be null; added to x; not for ELU, nor backward
   T* out;
+  int64_t rows;
   int64_t width;
   int64_t x_stride;
   int64_t gradients_stride;
@@ -54,6 +56,7 @@ struct ActivationTask {
   uint32_t drop_below;  // of 2^32
   Computed<T> scale;    // 1 / (1 - drop); 0 where all is dropped
   uint64_t seed;
+  int64_t first_row;  // the number of the first row among all that the seed is for
   double* totals;     // backward, may be null: [width] zeros that get the sums of `out` over the rows
   Computed<T>* sums;  // [width] zeros for those of the rows at work
 };
@@ -108,8 +111,9 @@ struct RowKernels {
   void (*activate_bf16)(const ActivationTask<BFloat16>&, int64_t begin, int64_t end);
   void (*project)(const NarrowTask&, int64_t begin, int64_t end);
   void (*narrow_gradient)(const NarrowTask&, int64_t begin, int64_t end);
-  int64_t lanes;         // floats of a vector
-  int64_t most_outputs;  // of project and narrow_gradient
+  products::Kernels wide;  // of products in float32
+  int64_t lanes;           // floats of a vector
+  int64_t most_outputs;    // of project and narrow_gradient
 };
 
 namespace isa_basic {

@@ -6,6 +6,16 @@
 namespace gsplit::tiles {
 namespace {
 
+using products::cover;
+using products::Gradient;
+using products::MOST_TERMS;
+using products::Product;
+using products::Rows;
+using products::Term;
+
+constexpr int64_t SIDE = 16;   // rows of a tile, and of sums its columns
+constexpr int64_t DEPTH = 32;  // values that a row of a tile has
+constexpr int64_t CHUNK = 512;  // rows whose gradients are packed at a time
 constexpr int64_t TILE_VALUES = SIDE * DEPTH;
 constexpr int64_t BLOCK = 2 * SIDE;  // rows that are multiplied at a time
 constexpr int64_t LINE = 64;
@@ -148,9 +158,7 @@ void pack_pairs(const Rows& x, const T* values, int64_t begin, int64_t end, int6
 
 inline int64_t packed_values(const Term& term) { return 2 * cover(term.x.width, DEPTH) * TILE_VALUES; }
 
-}  // namespace
-
-int64_t room_bytes(const Product& product) {
+int64_t product_room(const Product& product) {
   int64_t values = 0;
   for (int64_t t = 0; t < product.num_terms; ++t) values += packed_values(product.terms[t]);
   return values * static_cast<int64_t>(sizeof(BFloat16)) + BLOCK * BLOCK * static_cast<int64_t>(sizeof(float));
@@ -180,7 +188,7 @@ void multiply(const Product& product, int64_t begin, int64_t end, void* room) {
       _tile_zero(3);
       for (int64_t t = 0; t < terms; ++t) {
         const int64_t steps = cover(product.terms[t].x.width, DEPTH);
-        const BFloat16* weight = product.terms[t].packed + tile * steps * TILE_VALUES;
+        const auto* weight = static_cast<const BFloat16*>(product.terms[t].packed) + tile * steps * TILE_VALUES;
         for (int64_t s = 0; s < steps; ++s) {
           _tile_loadd(4, left[t] + s * TILE_VALUES, LINE);
           _tile_loadd(5, left[t] + (steps + s) * TILE_VALUES, LINE);
@@ -206,15 +214,52 @@ void multiply(const Product& product, int64_t begin, int64_t end, void* room) {
   }
 }
 
-int64_t room_bytes(const Gradient& gradient) {
-  const int64_t tiles = cover(gradient.gradients.width, SIDE) + cover(gradient.x.width, SIDE);
+int64_t gradient_room(const Gradient& gradient) {
+  int64_t widest = 0;
+  for (int64_t w = 0; w < gradient.num_weights; ++w)
+    widest = widest < gradient.weights[w].x.width ? gradient.weights[w].x.width : widest;
+  const int64_t tiles = cover(gradient.gradients.width, SIDE) + cover(widest, SIDE);
   return tiles * (CHUNK / DEPTH) * TILE_VALUES * static_cast<int64_t>(sizeof(BFloat16));
+}
+
+/// Adds the products of packed gradients and rows, of so many steps, to the sums of a weight.
+void add_products(const BFloat16* left, int64_t outputs, const BFloat16* right, int64_t columns, int64_t steps,
+                  float* to) {
+  const int64_t stride = columns * SIDE, stride_bytes = stride * static_cast<int64_t>(sizeof(float));
+  for (int64_t o = 0; o < outputs; o += 2) {
+    const bool two_down = o + 1 < outputs;
+    for (int64_t k = 0; k < columns; k += 2) {
+      const bool two_across = k + 1 < columns;
+      float* sums = to + o * SIDE * stride + k * SIDE;
+      _tile_loadd(0, sums, stride_bytes);
+      if (two_across) _tile_loadd(1, sums + SIDE, stride_bytes);
+      if (two_down) _tile_loadd(2, sums + SIDE * stride, stride_bytes);
+      if (two_down && two_across) _tile_loadd(3, sums + SIDE * stride + SIDE, stride_bytes);
+      for (int64_t s = 0; s < steps; ++s) {
+        _tile_loadd(4, left + (o * steps + s) * TILE_VALUES, LINE);
+        _tile_loadd(6, right + (k * steps + s) * TILE_VALUES, LINE);
+        _tile_dpbf16ps(0, 4, 6);
+        if (two_across) {
+          _tile_loadd(7, right + ((k + 1) * steps + s) * TILE_VALUES, LINE);
+          _tile_dpbf16ps(1, 4, 7);
+        }
+        if (two_down) {
+          _tile_loadd(5, left + ((o + 1) * steps + s) * TILE_VALUES, LINE);
+          _tile_dpbf16ps(2, 5, 6);
+          if (two_across) _tile_dpbf16ps(3, 5, 7);
+        }
+      }
+      _tile_stored(0, sums, stride_bytes);
+      if (two_across) _tile_stored(1, sums + SIDE, stride_bytes);
+      if (two_down) _tile_stored(2, sums + SIDE * stride, stride_bytes);
+      if (two_down && two_across) _tile_stored(3, sums + SIDE * stride + SIDE, stride_bytes);
+    }
+  }
 }
 
 void gradient(const Gradient& gradient, int64_t begin, int64_t end, void* room) {
   const Configured configured;
-  const int64_t outputs = cover(gradient.gradients.width, SIDE), columns = cover(gradient.x.width, SIDE);
-  const int64_t stride = columns * SIDE, stride_bytes = stride * static_cast<int64_t>(sizeof(float));
+  const int64_t outputs = cover(gradient.gradients.width, SIDE);
   auto* left = static_cast<BFloat16*>(room);
   auto* right = left + outputs * (CHUNK / DEPTH) * TILE_VALUES;
   for (int64_t row = begin; row < end; row += CHUNK) {
@@ -222,51 +267,35 @@ void gradient(const Gradient& gradient, int64_t begin, int64_t end, void* room) 
     in_type(gradient.gradients, [&](const auto* values) {
       pack_pairs<true>(gradient.gradients, values, row, stop, steps, left, gradient.column_sums);
     });
-    in_type(gradient.x,
-            [&](const auto* values) { pack_pairs<false>(gradient.x, values, row, stop, steps, right, nullptr); });
-    for (int64_t o = 0; o < outputs; o += 2) {
-      const bool two_down = o + 1 < outputs;
-      for (int64_t k = 0; k < columns; k += 2) {
-        const bool two_across = k + 1 < columns;
-        float* sums = gradient.sums + o * SIDE * stride + k * SIDE;
-        _tile_loadd(0, sums, stride_bytes);
-        if (two_across) _tile_loadd(1, sums + SIDE, stride_bytes);
-        if (two_down) _tile_loadd(2, sums + SIDE * stride, stride_bytes);
-        if (two_down && two_across) _tile_loadd(3, sums + SIDE * stride + SIDE, stride_bytes);
-        for (int64_t s = 0; s < steps; ++s) {
-          _tile_loadd(4, left + (o * steps + s) * TILE_VALUES, LINE);
-          _tile_loadd(6, right + (k * steps + s) * TILE_VALUES, LINE);
-          _tile_dpbf16ps(0, 4, 6);
-          if (two_across) {
-            _tile_loadd(7, right + ((k + 1) * steps + s) * TILE_VALUES, LINE);
-            _tile_dpbf16ps(1, 4, 7);
-          }
-          if (two_down) {
-            _tile_loadd(5, left + ((o + 1) * steps + s) * TILE_VALUES, LINE);
-            _tile_dpbf16ps(2, 5, 6);
-            if (two_across) _tile_dpbf16ps(3, 5, 7);
-          }
-        }
-        _tile_stored(0, sums, stride_bytes);
-        if (two_across) _tile_stored(1, sums + SIDE, stride_bytes);
-        if (two_down) _tile_stored(2, sums + SIDE * stride, stride_bytes);
-        if (two_down && two_across) _tile_stored(3, sums + SIDE * stride + SIDE, stride_bytes);
-      }
+    for (int64_t w = 0; w < gradient.num_weights; ++w) {
+      const auto& [x, sums] = gradient.weights[w];
+      in_type(x, [&](const auto* values) { pack_pairs<false>(x, values, row, stop, steps, right, nullptr); });
+      add_products(left, outputs, right, cover(x.width, SIDE), steps, sums);
     }
   }
 }
 
+/// As right tiles [cover(outputs, SIDE), cover(width, DEPTH), SIDE, DEPTH].
 void pack_weight(const float* weight, int64_t outputs, int64_t width, int64_t by_output, int64_t by_input,
-                 BFloat16* packed) {
+                 void* packed) {
   const int64_t steps = cover(width, DEPTH);
   for (int64_t o = 0; o < cover(outputs, SIDE) * SIDE; ++o) {
     for (int64_t k = 0; k < steps * DEPTH; ++k) {
       const bool there = o < outputs && k < width;
-      BFloat16* tile = packed + (o / SIDE * steps + k / DEPTH) * TILE_VALUES;
+      auto* tile = static_cast<BFloat16*>(packed) + (o / SIDE * steps + k / DEPTH) * TILE_VALUES;
       tile[k % DEPTH / 2 * DEPTH + o % SIDE * 2 + k % 2] =
           narrowed(there ? weight[o * by_output + k * by_input] : 0.0f);
     }
   }
 }
+
+int64_t packed_bytes(int64_t outputs, int64_t width) {
+  return cover(outputs, SIDE) * cover(width, DEPTH) * TILE_VALUES * static_cast<int64_t>(sizeof(BFloat16));
+}
+
+}  // namespace
+
+extern const products::Kernels kernels;
+const products::Kernels kernels{multiply, gradient, product_room, gradient_room, pack_weight, packed_bytes, SIDE};
 
 }  // namespace gsplit::tiles

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from gsplit.config.model import PrecisionName
 from gsplit.device import accelerator
 from gsplit.device.precision import BFLOAT16, DEFAULT
-from gsplit.nn.rowwise.mixed import Term, multiplied
+from gsplit.nn.rowwise.products import Term, multiplied
 
 ROWS, WIDTH = 8192, 128
 """Size of the product that is measured, as of a hidden layer."""

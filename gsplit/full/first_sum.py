@@ -17,7 +17,8 @@ from typing_extensions import override
 from gsplit.host import large_pieces_given_back
 from gsplit.kernels import StoredRows, copied
 from gsplit.nn import BatchComm
-from gsplit.nn.neighbourhood import Factors, Neighbourhood
+from gsplit.nn.neighbourhood import Factors, Neighbourhood, finished
+from gsplit.nn.rowwise.activation import Finish
 from gsplit.nn.rowwise.dense import is_plain, linear, linear_sum
 
 
@@ -54,13 +55,16 @@ class FirstBlock(Neighbourhood):
 
     @override
     def projected(
-        self, x: Tensor, project: nn.Linear | None, aggregate: Callable[[Tensor], Tensor], bias: Tensor | None = None
+        self,
+        x: Tensor,
+        project: nn.Linear | None,
+        aggregate: Callable[[Tensor], Tensor],
+        bias: Tensor | None = None,
+        finish: Finish | None = None,
     ) -> Tensor:
         """``project(aggregate(x)) + bias``; x are the features, the same at every call, one call a mini-batch."""
         sums = self.kept.get(lambda: aggregate(x))
-        if project is None:
-            return sums if bias is None else (sums + bias).to(sums.dtype)
-        return linear(sums, project, bias)
+        return finished(sums, bias, finish) if project is None else linear(sums, project, bias, finish)
 
     @override
     def sum(self, x: Tensor, *, weighted: bool = False, project: nn.Linear | None = None) -> Tensor:
@@ -75,13 +79,15 @@ class FirstBlock(Neighbourhood):
         return self._edges.normalised_sum(x, by, weighted=weighted)
 
     @override
-    def self_and_mean(self, x: Tensor | StoredRows, lin_self: nn.Linear, lin_neigh: nn.Linear) -> Tensor:
+    def self_and_mean(
+        self, x: Tensor | StoredRows, lin_self: nn.Linear, lin_neigh: nn.Linear, finish: Finish | None = None
+    ) -> Tensor:
         x = copied(x)
         means = self.kept.get(lambda: self._edges.mean(x))
         own = x[: self.num_destinations]
         if is_plain(lin_self) and is_plain(lin_neigh):
-            return linear_sum(own, means, lin_self, lin_neigh)
-        return lin_self(own) + lin_neigh(means)
+            return linear_sum(own, means, lin_self, lin_neigh, finish)
+        return finished(lin_self(own) + lin_neigh(means), None, finish)
 
     @override
     def attend(

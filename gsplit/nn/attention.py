@@ -24,7 +24,7 @@ from torch.autograd.function import once_differentiable
 from gsplit.kernels import Sums, TwoWayEdges, computed_in, kernels_for
 from gsplit.nn.aggregate import neighbour_sum, summed_back
 from gsplit.nn.exchange import BatchComm, Link, Route, wants_gradient_back
-from gsplit.nn.rowwise.mixed import Term, gradient, is_mixed, multiplied, without_autocast
+from gsplit.nn.rowwise.products import Term, is_mixed, multiplied, weight_gradient, without_autocast
 
 if TYPE_CHECKING:
     from gsplit.nn.block import Block
@@ -253,7 +253,7 @@ def _scores(z: Tensor, att: Tensor) -> Tensor:
 
 def _of_scores(z: Tensor, grad: Tensor) -> Tensor:
     """Gradients of the columns of :func:`_scores`, [H D, H]."""
-    return gradient(grad, z, z.dtype)[0].t() if is_mixed(z.dtype, grad) else z.t() @ grad
+    return weight_gradient(grad, z, z.dtype).t()
 
 
 def _diagonal(product: Tensor, att: Tensor) -> Tensor:

@@ -19,7 +19,8 @@ from gsplit.kernels import Edges, StoredRows, Sums, TwoWayEdges, computed_in, co
 from gsplit.nn.aggregate import neighbour_sum
 from gsplit.nn.attention import attention_over_neighbours
 from gsplit.nn.exchange import BatchComm, Route, exchange, scatter_back
-from gsplit.nn.neighbourhood import Neighbourhood, narrows
+from gsplit.nn.neighbourhood import Neighbourhood, finished, narrows
+from gsplit.nn.rowwise.activation import Finish
 from gsplit.nn.rowwise.dense import both_linear, is_plain, linear_sum
 
 
@@ -236,14 +237,17 @@ class Block(Neighbourhood):
         return self.projected(x, project, lambda rows: self._summed(rows, weight=scale, mean=True))
 
     @override
-    def self_and_mean(self, x: Tensor | StoredRows, lin_self: nn.Linear, lin_neigh: nn.Linear) -> Tensor:
+    def self_and_mean(
+        self, x: Tensor | StoredRows, lin_self: nn.Linear, lin_neigh: nn.Linear, finish: Finish | None = None
+    ) -> Tensor:
         """Own rows projected, and to that added the means: projected, or of projections where those are narrower."""
         self._check_rows(x)
         if not (is_plain(lin_self) and is_plain(lin_neigh)):
-            return super().self_and_mean(x, lin_self, lin_neigh)
+            return super().self_and_mean(x, lin_self, lin_neigh, finish)
         if narrows(lin_neigh):
             own, rows = both_linear(x, self.num_destinations, lin_self, lin_neigh)
-            return self._summed(rows, weight=self._factor(self.edge_scale, rows), mean=True, start=own)
+            sums = self._summed(rows, weight=self._factor(self.edge_scale, rows), mean=True, start=own)
+            return finished(sums, None, finish)
         means, own_rows = neighbour_sum(
             self.two_way,
             copied(x).to(product_dtype(x)),
@@ -255,7 +259,7 @@ class Block(Neighbourhood):
             drawn=self.sampled_degrees,
         )
         assert own_rows is not None
-        return linear_sum(own_rows, means, lin_self, lin_neigh)
+        return linear_sum(own_rows, means, lin_self, lin_neigh, finish)
 
     @staticmethod
     def _factor(values: Tensor | None, x: Tensor | StoredRows) -> Tensor | None:

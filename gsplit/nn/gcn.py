@@ -25,6 +25,7 @@ from typing_extensions import Unpack
 from gsplit.kernels import computed_in
 from gsplit.nn.layered import Between, LayeredModel
 from gsplit.nn.neighbourhood import Factors, Neighbourhood
+from gsplit.nn.rowwise.activation import Finish
 from gsplit.nn.rowwise.dense import has_hooks
 
 NORMALIZATIONS = ("both", "mean")
@@ -78,18 +79,17 @@ class GCNConv(nn.Module):
         return Divisor(loop=float(self.loops))
 
     @property
-    def bias_to_fuse(self) -> Tensor | None:
-        """The bias [out], where nothing but :meth:`forward` is called for the layer: no hooks, no other forward."""
-        own = type(self) is GCNConv and "forward" not in vars(self)
-        return self.bias if own and not has_hooks(self) else None
+    def calls_forward_alone(self) -> bool:
+        """True where nothing but :meth:`forward` is called for the layer: no hooks, no other forward."""
+        return type(self) is GCNConv and "forward" not in vars(self) and not has_hooks(self)
 
     def forward(self, block: Neighbourhood, x: Tensor) -> Tensor:
         """Rows of the destinations [num_destinations, out] for rows of the own sources [num_own_sources, in]."""
-        return block.projected(x, self.lin, lambda rows: self._normalised_sum(block, rows), self.bias)
+        return self.forward_finished(block, x, None)
 
-    def forward_without_bias(self, block: Neighbourhood, x: Tensor) -> Tensor:
-        """The rows of :meth:`forward` without the bias, which the activation adds in its own pass."""
-        return block.projected(x, self.lin, lambda rows: self._normalised_sum(block, rows))
+    def forward_finished(self, block: Neighbourhood, x: Tensor, finish: Finish | None) -> Tensor:
+        """``finish`` of the rows of :meth:`forward`."""
+        return block.projected(x, self.lin, lambda rows: self._normalised_sum(block, rows), self.bias, finish)
 
     def _normalised_sum(self, block: Neighbourhood, x: Tensor) -> Tensor:
         """The normalised sums over in-edges and loops, [num_destinations, D]."""

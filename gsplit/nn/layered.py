@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from gsplit.kernels import StoredRows, computed_in, copied
 from gsplit.nn.neighbourhood import Neighbourhood
 from gsplit.nn.norm import BatchNorm
-from gsplit.nn.rowwise.activation import activated, adds_bias
+from gsplit.nn.rowwise.activation import Finish
 from gsplit.nn.rowwise.dense import has_hooks, mapped
 
 NORMS: dict[str, Callable[[int], nn.Module]] = {
@@ -39,15 +39,15 @@ class Between(TypedDict, total=False):
 
 
 @runtime_checkable
-class FusesBias(Protocol):
-    """A convolution that can leave its bias to the next pass over its rows."""
+class Finishes(Protocol):
+    """A convolution that can have what stands behind it in the pass of its products."""
 
     @property
-    def bias_to_fuse(self) -> Tensor | None:
-        """The bias, where :meth:`forward_without_bias` may be called in place of the layer, else None."""
+    def calls_forward_alone(self) -> bool:
+        """Whether :meth:`forward_finished` may be called in place of the layer: no hooks, no other forward."""
 
-    def forward_without_bias(self, block: Neighbourhood, x: Tensor) -> Tensor:
-        """The rows of the layer [num_destinations, out] without the bias."""
+    def forward_finished(self, block: Neighbourhood, x: Tensor | StoredRows, finish: Finish) -> Tensor:
+        """``finish`` of the rows of the layer, [num_destinations, out]."""
 
 
 class LayeredModel(nn.Module):
@@ -151,16 +151,20 @@ class LayeredModel(nn.Module):
         if layer == 1 and not (isinstance(x, StoredRows) and self.reads_stored_rows):
             rows = self.input_dropout(copied(x))
             if self.projection is not None:
-                rows = activated(mapped(rows, self.projection), self.activation, self.dropout)
+                rows = Finish(self.activation, self.dropout)(mapped(rows, self.projection))
             x = rows
-        out, late = self._convolved(layer, block, x)
+        conv, finish = self.convs[layer - 1], Finish(self.activation, self.dropout)
+        if isinstance(conv, Finishes) and conv.calls_forward_alone and self._finishes_next(layer):
+            out = conv.forward_finished(block, x, finish)
+            return mapped(out, self.head) if layer == self.num_layers and self.head is not None else out
+        out = conv(block, x)
         skip = mapped(copied(x)[: block.num_destinations], self.skips[layer - 1]) if len(self.skips) else None
         last = layer == self.num_layers
         if skip is not None and (not self.residual_after or (last and self.head is None)):
             out, skip = out + skip, None
         if last and self.head is None:
             return out
-        out = activated(self._normalised(layer, out), self.activation, self.dropout, late)
+        out = finish(self._normalised(layer, out))
         if skip is not None:
             out = out + skip
         return mapped(out, self.head) if last and self.head is not None else out
@@ -172,22 +176,9 @@ class LayeredModel(nn.Module):
             return norm(x)
         return norm(x.to(computed_in(x.dtype))).to(x.dtype)
 
-    def _convolved(self, layer: int, block: Neighbourhood, x: Tensor | StoredRows) -> tuple[Tensor, Tensor | None]:
-        """Return what a layer's convolution gives, and its bias where that is left for the activation to add."""
-        conv = self.convs[layer - 1]
-        if isinstance(conv, FusesBias) and isinstance(x, Tensor) and self._activates_next(layer, x):
-            late = conv.bias_to_fuse
-            return (conv(block, x) if late is None else conv.forward_without_bias(block, x)), late
-        return conv(block, x), None
-
-    def _activates_next(self, layer: int, x: Tensor) -> bool:
-        """Return whether nothing stands between a layer's convolution and an activation that adds a bias in its pass.
-
-        Args:
-            layer: from 1 on.
-            x: rows of the layer below, of the same kind as what the convolution gives.
-        """
-        if not adds_bias(self.activation, x) or len(self.skips) or (layer == self.num_layers and self.head is None):
+    def _finishes_next(self, layer: int) -> bool:
+        """Return whether nothing stands between a layer's convolution, from 1 on, and an activation."""
+        if len(self.skips) or (layer == self.num_layers and self.head is None):
             return False
         norm = self.norms[layer - 1]
         return type(norm) is nn.Identity and "forward" not in vars(norm) and not has_hooks(norm)

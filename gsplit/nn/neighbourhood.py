@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from gsplit.kernels import StoredRows, copied
 from gsplit.nn.exchange import BatchComm
+from gsplit.nn.rowwise.activation import Finish
 from gsplit.nn.rowwise.dense import linear
 
 
@@ -106,19 +107,23 @@ class Neighbourhood(ABC):
             return sums
         return torch.addcmul(sums, by.own.unsqueeze(1), x[: self.num_destinations]).to(x.dtype)
 
-    def self_and_mean(self, x: Tensor | StoredRows, lin_self: nn.Linear, lin_neigh: nn.Linear) -> Tensor:
+    def self_and_mean(
+        self, x: Tensor | StoredRows, lin_self: nn.Linear, lin_neigh: nn.Linear, finish: Finish | None = None
+    ) -> Tensor:
         """``lin_self`` of each destination's own row, plus the mean over its in-edges projected by ``lin_neigh``.
 
         Args:
             x: [num_own_sources, D] rows of the own sources.
             lin_self: linear map from D features.
             lin_neigh: linear map without bias, as wide as ``lin_self``.
+            finish: what stands behind the layer.
 
         Returns:
             [num_destinations, as wide as the maps make it].
         """
         x = copied(x)
-        return lin_self(x[: self.num_destinations]) + self.mean(x, project=lin_neigh)
+        rows = lin_self(x[: self.num_destinations]) + self.mean(x, project=lin_neigh)
+        return rows if finish is None else finish(rows)
 
     @abstractmethod
     def attend(
@@ -162,7 +167,12 @@ class Neighbourhood(ABC):
         """
 
     def projected(
-        self, x: Tensor, project: nn.Linear | None, aggregate: Callable[[Tensor], Tensor], bias: Tensor | None = None
+        self,
+        x: Tensor,
+        project: nn.Linear | None,
+        aggregate: Callable[[Tensor], Tensor],
+        bias: Tensor | None = None,
+        finish: Finish | None = None,
     ) -> Tensor:
         """``aggregate(project(x))`` or ``project(aggregate(x))``, whichever has narrower rows to aggregate.
 
@@ -173,14 +183,21 @@ class Neighbourhood(ABC):
             project: linear map without bias; None: x is aggregated as it is.
             aggregate: gives rows of the destinations for rows of the own sources; it must be linear in them.
             bias: as wide as the result, added to it.
+            finish: what stands behind it.
 
         Raises:
             ValueError: for a ``project`` with a bias, which a sum would count once for each edge.
         """
         if project is not None and not narrows(project):
-            return linear(aggregate(x), project, bias)
-        sums = aggregate(x if project is None else linear(x, project))
-        return sums if bias is None else (sums + bias).to(sums.dtype)
+            return linear(aggregate(x), project, bias, finish)
+        return finished(aggregate(x if project is None else linear(x, project)), bias, finish)
+
+
+def finished(sums: Tensor, bias: Tensor | None, finish: Finish | None) -> Tensor:
+    """``finish(sums + bias)`` for sums [n, D]."""
+    if finish is not None:
+        return finish(sums, bias)
+    return sums if bias is None else (sums + bias).to(sums.dtype)
 
 
 def narrows(project: nn.Linear) -> bool:

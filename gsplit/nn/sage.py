@@ -14,6 +14,7 @@ import gsplit._core as _core
 from gsplit.kernels import StoredRows
 from gsplit.nn.layered import Between, LayeredModel
 from gsplit.nn.neighbourhood import Neighbourhood, narrows
+from gsplit.nn.rowwise.activation import Finish
 from gsplit.nn.rowwise.dense import has_hooks, is_plain
 
 
@@ -35,16 +36,24 @@ class SAGEConv(nn.Module):
         self.lin_neigh = nn.Linear(in_features, out_features, bias=False)
 
     @property
+    def calls_forward_alone(self) -> bool:
+        """True where nothing but :meth:`forward` is called for the layer: no hooks, no other forward."""
+        return type(self) is SAGEConv and "forward" not in vars(self) and not has_hooks(self)
+
+    @property
     def reads_stored_rows(self) -> bool:
         """True where rows may come as :class:`~gsplit.kernels.StoredRows`: they are projected, a row at a time."""
-        own = type(self) is SAGEConv and "forward" not in vars(self)
-        own = own and is_plain(self.lin_self) and is_plain(self.lin_neigh)
+        own = self.calls_forward_alone and is_plain(self.lin_self) and is_plain(self.lin_neigh)
         width, outputs = self.lin_self.in_features, self.lin_self.out_features
-        return own and not has_hooks(self) and narrows(self.lin_neigh) and _core.narrow_fits(outputs, width)
+        return own and narrows(self.lin_neigh) and _core.narrow_fits(outputs, width)
 
     def forward(self, block: Neighbourhood, x: Tensor | StoredRows) -> Tensor:
         """Rows of the destinations [num_destinations, out] for rows of the own sources [num_own_sources, in]."""
-        return block.self_and_mean(x, self.lin_self, self.lin_neigh)
+        return self.forward_finished(block, x, None)
+
+    def forward_finished(self, block: Neighbourhood, x: Tensor | StoredRows, finish: Finish | None) -> Tensor:
+        """``finish`` of the rows of :meth:`forward`."""
+        return block.self_and_mean(x, self.lin_self, self.lin_neigh, finish)
 
 
 class SAGE(LayeredModel):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from gsplit.kernels import computed_in, in_core
 from gsplit.kernels.sums import SHORT
 from gsplit.nn.rowwise.dense import has_hooks
 from gsplit.nn.rowwise.masks import kept
+from gsplit.nn.rowwise.products import Pass
 
 ACTIVATIONS: dict[Callable[..., Tensor], int] = {torch.relu: 1, F.relu: 1, F.elu: 2}
 """Activations that the core knows, by its numbers; ELU with its default alpha of 1."""
@@ -70,9 +72,23 @@ def _fits(bias: Tensor, x: Tensor) -> bool:
     return bias.dtype == computed_in(x.dtype) and bias.shape == x.shape[1:]
 
 
-def adds_bias(activation: Callable[[Tensor], Tensor], x: Tensor) -> bool:
-    """Return whether :func:`activated` adds a bias to rows like ``x`` [n, D] in the pass of this activation."""
-    return ACTIVATIONS.get(activation) == RELU and in_core(x) and x.dim() == 2
+@dataclass(frozen=True)
+class Finish:
+    """What stands behind a layer's rows: an activation, and dropout. A product has it in its pass where it can."""
+
+    activation: Callable[[Tensor], Tensor]
+    dropout: nn.Dropout
+
+    def __call__(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
+        """Give ``dropout(activation(x + bias))``, as :func:`activated` does."""
+        return activated(x, self.activation, self.dropout, bias)
+
+    def in_pass(self, x: Tensor) -> Pass | None:
+        """Return what the core is told, for rows like ``x`` [n, D]; None where a pass of its own has to follow."""
+        if ACTIVATIONS.get(self.activation) != RELU or not in_core(x) or type(self.dropout) is not nn.Dropout:
+            return None
+        drop = self.dropout.p if _drops(self.dropout) else 0.0
+        return Pass(RELU, drop, int(torch.randint(2**62, ())) if drop else 0)
 
 
 class RowDropout(nn.Dropout):

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from gsplit.engine.evaluation.dropout_off import DropoutOff
 from gsplit.kernels import library_alone
 from gsplit.nn import GAT, SAGE
-from gsplit.nn.rowwise.activation import RowDropout, activated, adds_bias, convert_dropouts
+from gsplit.nn.rowwise.activation import Finish, RowDropout, activated, convert_dropouts
 from gsplit.nn.rowwise.masks import kept
 
 
@@ -43,15 +43,18 @@ def test_a_bias_comes_before_the_activation(activation, dtype, own_dropout):
         torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-6 if dtype != torch.bfloat16 else 1e-2)
 
 
-def test_a_bias_is_added_by_the_core_where_it_computes_with_relu():
-    x = torch.randn(3, 4)
-    assert adds_bias(torch.relu, x)
-    assert not adds_bias(F.elu, x)
-    assert adds_bias(torch.relu, x.bfloat16())
-    assert not adds_bias(torch.relu, x.half())
-    assert not adds_bias(torch.relu, x.unsqueeze(0))
+def test_the_core_finishes_rows_in_the_pass_of_a_product_with_relu():
+    x, dropout = torch.randn(3, 4), nn.Dropout(0.25)
+    behind = Finish(torch.relu, dropout).in_pass(x)
+    assert behind is not None
+    assert behind[:2] == (1, 0.25)
+    assert Finish(torch.relu, dropout).in_pass(x.bfloat16()) is not None
+    assert Finish(torch.relu, dropout.eval()).in_pass(x) == (1, 0.0, 0)
+    assert Finish(F.elu, dropout).in_pass(x) is None
+    assert Finish(torch.relu, dropout).in_pass(x.half()) is None
+    assert Finish(torch.relu, RowDropout(0.25)).in_pass(x) is None
     with library_alone():
-        assert not adds_bias(torch.relu, x)
+        assert Finish(torch.relu, dropout).in_pass(x) is None
 
 
 def test_dropout_follows_the_generator_and_its_share():

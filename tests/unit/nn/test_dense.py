@@ -8,7 +8,8 @@ from support.gradients import rows, same_gradients
 from torch import nn
 from torch.nn import functional as F
 
-from gsplit.nn.rowwise.dense import both_linear, linear, linear_sum, product, weight_gradients
+from gsplit.nn.rowwise.dense import both_linear, linear, linear_sum
+from gsplit.nn.rowwise.products import Back, Term, multiplied, multiplied_back
 
 EXACT = {"rtol": 1e-11, "atol": 1e-11}
 LOOSE = {"rtol": 1e-4, "atol": 1e-4}
@@ -58,7 +59,10 @@ def test_products_of_few_rows_and_of_parts_of_rows(n, outputs):
     wide = torch.randn(n, 60)
     for x in (wide[:, :40], wide[:, ::2]):
         weight, bias, gradient = torch.randn(outputs, x.shape[1]), torch.randn(outputs), torch.randn(n, outputs)
-        torch.testing.assert_close(product(x, weight, bias), F.linear(x, weight, bias), **LOOSE)
-        (of_weight,), of_bias = weight_gradients([gradient], x, bias=True)
+        out = multiplied([Term(x, weight)], bias, x.dtype)
+        torch.testing.assert_close(out, F.linear(x, weight, bias), **LOOSE)
+        terms = [Back(x, weight, of_x=True, of_weight=True)]
+        [(of_x, of_weight)], of_bias = multiplied_back(gradient, terms, bias=True)
+        torch.testing.assert_close(of_x, gradient @ weight, **LOOSE)
         torch.testing.assert_close(of_weight, gradient.t() @ x, **LOOSE)
         torch.testing.assert_close(of_bias, gradient.sum(dim=0), **LOOSE)

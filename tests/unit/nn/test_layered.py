@@ -47,7 +47,7 @@ def whole_block():
 
 
 @pytest.mark.parametrize("hidden", [8, 200])
-def test_a_bias_is_added_in_the_pass_of_the_activation(hidden):
+def test_what_stands_behind_a_layer_is_in_its_pass(hidden):
     """Outputs and gradients are those of layers that add it themselves; the bias is no longer theirs to add."""
     block = whole_block()
     layers, x = GCN(5, hidden, 3, num_layers=3), torch.randn(block.num_sources, 5)
@@ -65,15 +65,15 @@ def test_a_bias_is_added_in_the_pass_of_the_activation(hidden):
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-3)
     called = []
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(GCNConv, "forward_without_bias", lambda *_: called.append(1) or torch.zeros(80, hidden))
+        patched.setattr(GCNConv, "forward_finished", lambda *args: called.append(args[-1]) or torch.zeros(80, hidden))
         layers(dict.fromkeys((1, 2, 3), block), x)
-    assert called == [1, 1]
+    assert [finish is not None for finish in called] == [True, True, False]
 
 
 @pytest.mark.parametrize(
     "kind", ["hook", "own forward", "subclass", "norm", "residual", "hook of the norm", "forward of the norm"]
 )
-def test_a_layer_that_is_not_as_usual_adds_its_bias_itself(kind):
+def test_a_layer_that_is_not_as_usual_is_called_by_itself(kind):
     block, x = whole_block(), torch.randn(80, 8)
     options = {"norm": {"norm": "layer"}, "residual": {"residual": True}}.get(kind, {})
     layers, seen = GCN(8, 8, 3, num_layers=2, **options), []
@@ -97,7 +97,7 @@ def test_a_layer_that_is_not_as_usual_adds_its_bias_itself(kind):
     for bias in (each for name, each in layers.named_parameters() if name.endswith("bias")):
         nn.init.normal_(bias)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(LayeredModel, "_activates_next", lambda *_: False)
+        patched.setattr(LayeredModel, "_finishes_next", lambda *_: False)
         wanted = layers({1: block, 2: block}, x)
     number = len(seen)
     assert torch.equal(layers({1: block, 2: block}, x), wanted)

@@ -16,7 +16,7 @@ from gsplit.kernels import Edges, StoredRows, Sums, kernels_for, product_dtype
 from gsplit.nn import Block
 from gsplit.nn.norm import BatchNorm
 from gsplit.nn.rowwise.dense import both_linear, linear, linear_sum, mapped
-from gsplit.nn.rowwise.mixed import Term, gradient, multiplied
+from gsplit.nn.rowwise.products import Back, Pass, Term, multiplied, multiplied_back, weight_gradient
 
 HALF, FLOAT = torch.bfloat16, torch.float32
 ROUNDED = 2**-8 * 1.01
@@ -78,11 +78,13 @@ def test_two_products_of_which_one_has_fewer_rows(way):
 @pytest.mark.parametrize(("width", "outputs"), [(1, 1), (16, 17), (33, 47), (100, 128)])
 def test_gradients_of_weights_and_biases(way, n, width, outputs):
     x, grad = torch.randn(n + 7, width).to(HALF), torch.randn(n, outputs).to(HALF)
-    of_weight, of_bias = gradient(grad, x, HALF, bias=True)
+    terms = [Back(x[:n], torch.ones(outputs, width), of_x=False, of_weight=True)]
+    [(none, of_weight)], of_bias = multiplied_back(grad, terms, bias=True)
+    assert none is None
     assert of_weight.dtype == of_bias.dtype == FLOAT
     torch.testing.assert_close(of_weight.double(), grad.double().t() @ x[:n].double(), rtol=1e-5, atol=1e-5 * n**0.5)
     torch.testing.assert_close(of_bias.double(), grad.double().sum(dim=0), rtol=1e-5, atol=1e-5 * n**0.5)
-    assert gradient(grad, x, HALF)[1] is None
+    assert torch.equal(weight_gradient(grad, x, HALF), of_weight)
     del way
 
 
@@ -122,7 +124,7 @@ def test_rows_have_the_same_bits_with_any_number_of_threads(way):
 )
 def test_products_that_do_not_fit_are_refused(terms, bias, says):
     with pytest.raises(ValueError, match=says if TILES else "no products in bfloat16"):
-        _core.multiply_mixed(terms, bias, torch.empty(4, 3))
+        _core.multiply(terms, bias, torch.empty(4, 3), tiles=True)
 
 
 @pytest.mark.parametrize(
@@ -136,7 +138,7 @@ def test_products_that_do_not_fit_are_refused(terms, bias, says):
 def test_gradients_that_do_not_fit_are_refused(rows, shape, sums, says):
     x = torch.ones(4, 8)
     with pytest.raises(ValueError, match=says if TILES else "no products in bfloat16"):
-        _core.mixed_gradient(x, x[:rows], torch.empty(shape), torch.empty(sums))
+        _core.multiply_backward(x, [(x[:rows], None, torch.empty(shape), None)], torch.empty(sums), tiles=True)
 
 
 def close(ours, theirs):

@@ -59,9 +59,10 @@ class DenseBlock(Neighbourhood):
     def graph_degrees(self):
         return self.weight_VU.sum(1)
 
-    def projected(self, x, project, aggregate, bias=None):
+    def projected(self, x, project, aggregate, bias=None, finish=None):
         out = aggregate(x) if project is None else project(aggregate(x))
-        return out if bias is None else out + bias
+        out = out if bias is None else out + bias
+        return out if finish is None else finish(out)
 
 
 def sampled_blocks(graph):
