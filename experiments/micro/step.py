@@ -9,7 +9,7 @@ product:
 - sums: a source row for each edge, indices, rows written; backward the transposed edges as well
 - products: rows of destinations (or, where that is narrower, sources) times weights, forward, and backward once for
   the weights and, in all layers but the first, once for the rows
-- activation: read and written once forward; two read and one written backward
+- activation, which is in the pass of products: read and written once forward; two read and one written backward
 
 What is measured is the median over steps of one process; stages come from a profile of other steps. With
 ``--precision bf16-mixed`` a step in float32 goes before each, and ``times_as_fast`` says what that gained; the floor
@@ -45,12 +45,8 @@ from gsplit.nn import SAGE
 from gsplit.sampling import Segment, sampler_of
 
 CPU = torch.device("cpu")
-STAGES = {
-    "sums": ("_NeighbourSum", "_NeighbourSumBackward"),
-    "products": ("_LinearSum", "_LinearSumBackward", "_BothLinear", "_BothLinearBackward"),
-    "activation": ("_Activated", "_ActivatedBackward"),
-}
-"""The autograd functions of each stage, as a profile names them."""
+STAGES = {"sums": ("_NeighbourSum",), "products": ("_Multiplied", "_BothLinear", "_Activated")}
+"""The autograd functions of each stage: activation and dropout are in the pass of most products."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +96,7 @@ def floor_of(segment: Segment, widths: list[int], bandwidth: float, flops: float
         if layer < len(segment.layers):
             moved["activation"] += 4 * n * w_out * 5
     floor = {stage: count / bandwidth for stage, count in moved.items()}
-    return {**floor, "products": multiplied / flops}
+    return {"sums": floor["sums"], "products": multiplied / flops + floor["activation"]}
 
 
 def stage_seconds(step: Callable[[], Any], steps: int) -> dict[str, float]:
@@ -109,7 +105,10 @@ def stage_seconds(step: Callable[[], Any], steps: int) -> dict[str, float]:
         for _ in range(steps):
             step()
     spent = {event.key: event.cpu_time_total / 1e6 / steps for event in profiled.key_averages()}
-    return {stage: sum(spent.get(name, 0.0) for name in names) for stage, names in STAGES.items()}
+    return {
+        stage: sum(spent.get(name + way, 0.0) for name in names for way in ("", "Backward"))
+        for stage, names in STAGES.items()
+    }
 
 
 def measure(config: StepConfig) -> list[dict[str, Any]]:

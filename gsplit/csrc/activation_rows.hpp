@@ -110,8 +110,7 @@ struct Piece {
     if constexpr (NARROW<T>) {
       using V = typename Vector<C, DRAWN>::type;
       int64_t c = 0;
-      for (; c + DRAWN <= count; c += DRAWN)
-        Lanes<T, DRAWN>::write(to + c, *reinterpret_cast<const V*>(values + c));
+      for (; c + DRAWN <= count; c += DRAWN) Lanes<T, DRAWN>::write(to + c, *reinterpret_cast<const V*>(values + c));
       for (; c < count; ++c) to[c] = narrowed(values[c]);
     }
   }

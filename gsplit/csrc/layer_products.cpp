@@ -258,7 +258,8 @@ void multiply_backward(Products by, const EitherRows& gradients, const std::opti
     check_kind(by, x.narrow != nullptr || x_gradients.narrow != nullptr);
     width += x.width;
     if (weight_gradients.data != nullptr) {
-      require(weight_gradients.rows == outputs && weight_gradients.width == x.width, "out is not shaped as the weight");
+      require(weight_gradients.rows == outputs && weight_gradients.width == x.width,
+              "out is not shaped as the weight");
       work.weights.push_back(rows_of(x));
       work.weight_gradients.push_back(weight_gradients);
     }

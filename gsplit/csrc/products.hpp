@@ -1,6 +1,6 @@
-// Products of rows by weights, and what weights get of gradients: what a kernel for them is given. There are two kinds,
-// chosen at run time: the tiles of AMX (tile_products.cpp), whose products are of values in bfloat16, and vectors of
-// float32 (wide_products.hpp); layer_products.cpp makes of either what a layer does.
+// Products of rows by weights, and what weights get of gradients: what a kernel for them is given. There are two
+// kinds, chosen at run time: the tiles of AMX (tile_products.cpp), whose products are of values in bfloat16, and
+// vectors of float32 (wide_products.hpp); layer_products.cpp makes of either what a layer does.
 //
 //   multiply   out[n, o] = bias[o] + sum over terms, k of x[n, k] * weight[o, k]
 //   gradient   out[o, k] = sum over n of gradients[n, o] * x[n, k], for one or two x of the same gradients

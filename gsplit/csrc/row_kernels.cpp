@@ -299,20 +299,21 @@ void dot_rows(const RowTask<T>& task, int64_t begin, int64_t end) {
 }  // namespace
 
 extern const RowKernels kernels;
-const RowKernels kernels{sum_rows<float>,
-                         sum_rows<double>,
-                         sum_rows<BFloat16>,
-                         add_rows,
-                         dot_rows<float>,
-                         dot_rows<double>,
-                         dot_rows<BFloat16>,
-                         activate<float>,
-                         activate<double>,
-                         activate<BFloat16>,
-                         project,
-                         narrow_gradient,
-                         {multiply_wide, wide_gradient, no_product_room, no_gradient_room, pack_wide, wide_bytes, WIDE},
-                         WIDE,
-                         MOST_CHUNKS > 4 ? WIDE* MOST_NARROW_CHUNKS / MOST_NARROW : 0};
+const RowKernels kernels{
+    sum_rows<float>,
+    sum_rows<double>,
+    sum_rows<BFloat16>,
+    add_rows,
+    dot_rows<float>,
+    dot_rows<double>,
+    dot_rows<BFloat16>,
+    activate<float>,
+    activate<double>,
+    activate<BFloat16>,
+    project,
+    narrow_gradient,
+    {multiply_wide, wide_gradient, no_product_room, no_gradient_room, pack_wide, wide_bytes, WIDE},
+    WIDE,
+    MOST_CHUNKS > 4 ? WIDE* MOST_NARROW_CHUNKS / MOST_NARROW : 0};
 
 }  // namespace gsplit::GSPLIT_ISA

@@ -1,10 +1,10 @@
 // Products of rows with matrices in float32 (products.hpp); included by row_kernels.cpp alone, inside its namespace.
 //
-// Sums of AT_ONCE rows and GROUP vectors of the result stay in registers, forward; of as many outputs and vectors of a
-// weight backward. So each value that is loaded is multiplied some five times, and a core does as many operations as it
-// can where rows are in a cache. They mostly are not: meanwhile those of the next block are fetched, and a product adds
-// its second term before it writes anything, both of which a library's product cannot (docs/development/log.md,
-// "Products in float32").
+// Sums of AT_ONCE rows and GROUP vectors of the result stay in registers, forward; of as many outputs and vectors of
+// a weight backward. So each value that is loaded is multiplied some five times, and a core does as many operations
+// as it can where rows are in a cache. They mostly are not: meanwhile those of the next block are fetched, and a
+// product adds its second term before it writes anything, both of which a library's product cannot
+// (docs/development/log.md, "Products in float32").
 
 constexpr int GROUP = MOST_CHUNKS > 8 ? 4 : 2;    // vectors of the result of a row at a time
 constexpr int AT_ONCE = MOST_CHUNKS > 8 ? 6 : 5;  // rows, or outputs of a gradient
@@ -43,7 +43,8 @@ inline void wide_tile(const Product& product, int64_t row, int64_t output) {
       else
         for (int64_t lane = 0; lane < lanes; ++lane) bias[lane] = product.bias[at + lane];
     }
-    for (int r = 0; r < ROWS; ++r) put(product.wide_out + (row + r) * product.out_stride + at, total[r][c] + bias, lanes);
+    for (int r = 0; r < ROWS; ++r)
+      put(product.wide_out + (row + r) * product.out_stride + at, total[r][c] + bias, lanes);
   }
 }
 
@@ -129,7 +130,8 @@ inline void wide_gradient_tile(const Rows& gradients, const Rows& x, int64_t beg
 }
 
 template <int OUTS>
-void wide_gradient_rows(const Rows& gradients, const Rows& x, int64_t begin, int64_t end, int64_t output, float* sums) {
+void wide_gradient_rows(const Rows& gradients, const Rows& x, int64_t begin, int64_t end, int64_t output,
+                        float* sums) {
   const int64_t all = vectors(x.width), stride = all * WIDE;
   const int64_t covered = all * WIDE - x.width;  // columns of the last vector that the one before has
   for (int64_t first = 0; first < all; first += GROUP) {

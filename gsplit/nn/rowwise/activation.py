@@ -41,7 +41,7 @@ def activated(
         x: [n, D].
         activation: such as ``torch.relu``.
         dropout: drops a share ``p`` where it drops anything.
-        bias: [D]; None: 0. In one pass with ReLU alone (:func:`adds_bias`).
+        bias: [D]; None: 0. In one pass with ReLU alone.
         seed: that what is dropped follows from, the same on every device; None: it is drawn by PyTorch's generator.
     """
     number = ACTIVATIONS.get(activation)

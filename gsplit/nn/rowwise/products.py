@@ -1,11 +1,12 @@
 """Products of rows by weights, outside of autograd.
 
 In float32 by the core where it has vectors of 16 (``csrc/wide_products.hpp``), else by PyTorch; narrow ones of rows
-that are read once by kernels of their own (``csrc/narrow_products.hpp``). Of rows in bfloat16 or float16 by weights in
-float32, with sums of products in float32: on the CPU by the tiles of AMX where there are any
-(``csrc/tile_products.hpp``), else in float32 from rows that are widened. On accelerators by PyTorch, with weights that
-are rounded first, as under ``torch.autocast``: each product is rounded before another is added to it, and so is the
-gradient of a weight, but what is asked for in float32 is not.
+that are read once by kernels of their own (``csrc/narrow_products.hpp``).
+
+Of rows in bfloat16 or float16 by weights in float32, with sums of products in float32: on the CPU by the tiles of AMX
+where there are any (``csrc/tile_products.hpp``), else in float32 from rows that are widened. On accelerators by
+PyTorch, with weights that are rounded first, as under ``torch.autocast``: each product is rounded before another is
+added to it, and so is the gradient of a weight, but what is asked for in float32 is not.
 """
 
 from __future__ import annotations
@@ -202,9 +203,7 @@ def weight_gradient(gradients: Tensor, x: Tensor, dtype: torch.dtype) -> Tensor:
     if way := _core_way(x, dtype):
         out = torch.empty((gradients.shape[1], x.shape[1]))
         terms = [(whole_rows(x), None, out, None)]
-        _core.multiply_backward(
-            whole_rows(gradients), terms, tiles=way == "tiles", threads=torch.get_num_threads()
-        )
+        _core.multiply_backward(whole_rows(gradients), terms, tiles=way == "tiles", threads=torch.get_num_threads())
         return out
     rows = x[: len(gradients)]
     if dtype not in SHORT:

@@ -35,9 +35,7 @@ def test_two_products_of_which_one_has_fewer_rows(kind, n, width, outputs):
     wanted[: n // 2] += y.double() @ weights[1].double()
     for threads in (1, 3):
         out = torch.full((n, outputs), torch.nan)
-        _core.multiply(
-            [(x, weights[0], False), (y, weights[1], True)], bias, out, tiles=tiles, threads=threads
-        )
+        _core.multiply([(x, weights[0], False), (y, weights[1], True)], bias, out, tiles=tiles, threads=threads)
         close(out, wanted, width)
         found.append(out)
     assert torch.equal(*found)
@@ -62,9 +60,9 @@ def test_what_stands_behind_products_is_as_by_itself(kind, n, width, outputs):
             _core.activate_backward(out, *behind, grad, grads)
         rooms = [(torch.empty_like(weight), torch.full_like(x, torch.nan)) for x, weight in terms]
         of_bias = torch.empty(outputs)
-        given = [(x, weight, *room) for (x, weight), room in zip(terms, rooms, strict=True)]
+        back = [(x, weight, *room) for (x, weight), room in zip(terms, rooms, strict=True)]
         _core.multiply_backward(
-            grads, given, of_bias, *((behind, out) if fused else (None, None)), tiles=tiles, threads=1
+            grads, back, of_bias, *((behind, out) if fused else (None, None)), tiles=tiles, threads=1
         )
         found.append((out, of_bias, *(each for room in rooms for each in room)))
     for one, other in zip(*found, strict=True):
@@ -108,7 +106,12 @@ def test_numbers_that_are_none_stay_where_they_are(kind):
         (torch.ones(4, 3), [], (), "one or two products"),
         (torch.ones(4, 3), [(torch.ones(3, 8), None, torch.ones(3, 8), None)], (), "more gradients than rows"),
         (torch.ones(4, 3), [(torch.ones(4, 8), None, torch.ones(3, 7), None)], (), "not shaped as the weight"),
-        (torch.ones(4, 3), [(torch.ones(4, 8), torch.ones(8, 3), None, torch.ones(4, 8))], (), "shape of the product"),
+        (
+            torch.ones(4, 3),
+            [(torch.ones(4, 8), torch.ones(8, 3), None, torch.ones(4, 8))],
+            (),
+            "shape of the product",
+        ),
         (torch.ones(4, 3), [(torch.ones(4, 8), None, None, None)], (torch.ones(2),), "a sum for each output"),
         (torch.ones(4, 3), [(torch.ones(4, 8), None, None, None)], (None, (1, 0.0, 0), torch.ones(3, 3)), "as it"),
         (torch.ones(4, 3).to(HALF), [(torch.ones(4, 8), None, None, None)], (), "rows in float32"),

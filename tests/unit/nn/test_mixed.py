@@ -16,7 +16,7 @@ from gsplit.kernels import Edges, StoredRows, Sums, kernels_for, product_dtype
 from gsplit.nn import Block
 from gsplit.nn.norm import BatchNorm
 from gsplit.nn.rowwise.dense import both_linear, linear, linear_sum, mapped
-from gsplit.nn.rowwise.products import Back, Pass, Term, multiplied, multiplied_back, weight_gradient
+from gsplit.nn.rowwise.products import Back, Term, multiplied, multiplied_back, weight_gradient
 
 HALF, FLOAT = torch.bfloat16, torch.float32
 ROUNDED = 2**-8 * 1.01
