@@ -148,12 +148,12 @@ class LayeredModel(nn.Module):
 
     def forward_layer(self, layer: int, block: Neighbourhood, x: Tensor | StoredRows) -> Tensor:
         """Vectors of level ``layer`` for those of the level below; exact evaluation computes layer by layer."""
+        conv, finish = self.convs[layer - 1], Finish(self.activation, self.dropout)
         if layer == 1 and not (isinstance(x, StoredRows) and self.reads_stored_rows):
             rows = self.input_dropout(copied(x))
             if self.projection is not None:
-                rows = Finish(self.activation, self.dropout)(mapped(rows, self.projection))
+                rows = finish(mapped(rows, self.projection))
             x = rows
-        conv, finish = self.convs[layer - 1], Finish(self.activation, self.dropout)
         if isinstance(conv, Finishes) and conv.calls_forward_alone and self._finishes_next(layer):
             out = conv.forward_finished(block, x, finish)
             return mapped(out, self.head) if layer == self.num_layers and self.head is not None else out

@@ -7,7 +7,7 @@ import torch
 
 import gsplit._core as _core
 
-SHAPES = [(0, 20, 5), (1, 1, 1), (5, 16, 16), (97, 47, 33), (600, 100, 130), (5000, 20, 64)]
+SHAPES = [(0, 20, 5), (1, 1, 1), (5, 16, 16), (97, 47, 33), (600, 100, 130), (2500, 20, 64)]
 """Rows, width and outputs."""
 HALF, FLOAT = torch.bfloat16, torch.float32
 
@@ -41,12 +41,13 @@ def test_two_products_of_which_one_has_fewer_rows(kind, n, width, outputs):
     assert torch.equal(*found)
 
 
-@pytest.mark.cases(36)
-@pytest.mark.parametrize(("n", "width", "outputs"), SHAPES)
-def test_what_stands_behind_products_is_as_by_itself(kind, n, width, outputs):
+@pytest.mark.cases(48)
+@pytest.mark.parametrize("activation", [0, 1])
+@pytest.mark.parametrize(("n", "width", "outputs"), SHAPES[1:5])
+def test_what_stands_behind_products_is_as_by_itself(kind, n, width, outputs, activation):
     """Forward and backward: the same bits as products, then their activation, and its backward, then theirs."""
     tiles, dtype = kind
-    behind, terms, found = (1, 0.4, 77), [], []
+    behind, terms, found = (activation, 0.4, 77), [], []
     for _ in range(2):
         terms.append((torch.randn(n, width).to(dtype), torch.randn(outputs, width)))
     bias, grad = torch.randn(outputs), torch.randn(n, outputs).to(dtype)
