@@ -8,7 +8,6 @@ from gsplit.config.resolved import Resolved
 from gsplit.config.rules import Not
 from gsplit.data.graph import Task
 from gsplit.engine.objectives.own_loss import OwnLoss, is_built_in
-from gsplit.full.plans import SENDS_ROWS
 from gsplit.models.registry import BUILT_IN, Described
 
 Facts = dict[str, Any]
@@ -36,10 +35,9 @@ def facts_of(config: Resolved, task: Task, described: Described, own_loss: OwnLo
 
 
 def _rows_exchanged(config: Resolved) -> bool | Not:
-    """Return whether trainers send each other rows of hidden values as they are."""
+    """Return whether trainers send each other rows of hidden values, or of their sums."""
     if config.strategy == "full":
-        rows = " and ".join(SENDS_ROWS)
-        return config.algorithm in SENDS_ROWS or Not(f"with --algorithm {config.algorithm}, only with {rows}")
+        return config.algorithm != "shared" or Not("with --algorithm shared, which reads rows where they lie")
     return config.split_group > 1 or Not("where no rows are exchanged")
 
 

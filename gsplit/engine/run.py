@@ -108,6 +108,11 @@ class Run:
         """Type in which exchanged rows travel; None: their own."""
         if self.precision.rows == torch.bfloat16:  # what a model makes float32, such as a norm, is sent so, too
             return torch.bfloat16
+        return self.moves_dtype
+
+    @property
+    def moves_dtype(self) -> torch.dtype | None:
+        """Type in which rows move on a grid of the whole graph; None: their own, mixed precision's or not."""
         return None if self.config.exchange_dtype == "model" else getattr(torch, self.config.exchange_dtype)
 
     @property

@@ -8,7 +8,8 @@
 | ``to_rows``: everyone's rows, some columns -> own rows | features | ``to_columns`` |
 
 Ranges are uneven and may be empty, as may be the columns of a trainer. What is sent is counted: a message for each
-trainer that gets anything, and its bytes (:mod:`gsplit.full.volumes` has the formulas).
+trainer that gets anything, and its bytes (:mod:`gsplit.full.volumes` has the formulas). Rows may travel in a shorter
+type than they have; they come out in theirs, the own ones rounded like the others, and are added up in it.
 
 Legend: n own rows, D columns, G members of a group.
 """
@@ -23,6 +24,7 @@ from torch import Tensor
 
 from gsplit.full.plans import FEATURES
 from gsplit.nn import ExchangeCounters
+from gsplit.nn.rowwise.products import without_autocast
 from gsplit.parallel import Group, Member
 from gsplit.parallel.collectives import all_to_all, start_all_to_all, start_broadcast_pieces
 
@@ -58,18 +60,21 @@ class Moves:
 
     sides: dict[str, Side]
     """The axes of the grid: ``rows``, ``columns`` and ``features``, or others that moves are asked for along."""
+    dtype: torch.dtype | None = None
+    """Type in which rows travel; None: their own."""
     counters: ExchangeCounters = field(default_factory=fresh_counters)
     """What the moves of the current mini-batch sent."""
 
     @classmethod
-    def of(cls, member: Member) -> Moves:
-        """The moves of a member on a grid; all members make the call."""
+    def of(cls, member: Member, dtype: torch.dtype | None = None) -> Moves:
+        """The moves of a member on a grid, in their own type or ``dtype``; all members make the call."""
         assert member.grid is not None
         return cls(
             sides={
                 axis: Side(group=member.along(axis), size=member.grid.size(axis), place=member.coordinate(axis))
                 for axis in member.grid.axes
-            }
+            },
+            dtype=dtype,
         )
 
     def to_columns(self, x: Tensor, sizes: Sequence[int], way: str = "forward", axis: str = FEATURES) -> Tensor:
@@ -84,14 +89,15 @@ class Moves:
         side = self.sides[axis]
         if side.size == 1:
             return x
-        widths = shares(x.shape[1], side.size)
+        widths, dtype, x = shares(x.shape[1], side.size), x.dtype, self._packed(x)
         out = x.new_empty((sum(sizes), widths[side.place]))
-        sent = torch.cat([part.reshape(-1) for part in x.split(widths, dim=1)])
+        with without_autocast(x.device):  # of float16 it takes no bfloat16
+            sent = torch.cat([part.reshape(-1) for part in x.split(widths, dim=1)])
         counts = [len(x) * width for width in widths]
         received = [size * widths[side.place] for size in sizes]
         all_to_all(out.view(-1), sent, received, counts, side.group)
         self._count("to_columns", way, counts, side.place, x.itemsize)
-        return out
+        return out.to(dtype)
 
     def to_rows(
         self, y: Tensor, sizes: Sequence[int], width: int, way: str = "forward", axis: str = FEATURES
@@ -108,13 +114,15 @@ class Moves:
         side = self.sides[axis]
         if side.size == 1:
             return y
-        widths, n = shares(width, side.size), sizes[side.place]
+        widths, n, dtype, y = shares(width, side.size), sizes[side.place], y.dtype, self._packed(y)
         received = y.new_empty(n * width)
         counts = [size * widths[side.place] for size in sizes]
         all_to_all(received, y.reshape(-1), [n * each for each in widths], counts, side.group)
         self._count("to_rows", way, counts, side.place, y.itemsize)
         parts = received.split([n * each for each in widths])
-        return torch.cat([part.view(n, each) for part, each in zip(parts, widths, strict=True)], dim=1)
+        with without_autocast(y.device):
+            out = torch.cat([part.view(n, each) for part, each in zip(parts, widths, strict=True)], dim=1)
+        return out.to(dtype)
 
     def gather(self, x: Tensor, sizes: Sequence[int], axis: str, way: str = "forward") -> Tensor:
         """Everyone's rows, [sum(sizes), D], for own rows x [n, D]; ``sizes`` [G] are the members' along ``axis``."""
@@ -125,17 +133,17 @@ class Moves:
         side = self.sides[axis]
         if side.size == 1:
             return lambda: x
-        out = x.new_empty((sum(sizes), x.shape[1]))
+        out = x.new_empty((sum(sizes), x.shape[1]), dtype=self.dtype)
         pieces = out.split(list(sizes))
         pieces[side.place].copy_(x)
         wait = start_broadcast_pieces(pieces, side.group)
-        self._count("gather", way, [x.numel()] * side.size, side.place, x.itemsize)
+        self._count("gather", way, [x.numel()] * side.size, side.place, out.itemsize)
 
         def rows() -> Tensor:
             wait()
-            return out
+            return out.to(x.dtype)
 
-        return rows
+        return _once(rows)
 
     def reduce_scatter(self, y: Tensor, sizes: Sequence[int], axis: str, way: str = "forward") -> Tensor:
         """Sums of the own rows, [n, D], for partial sums y [sum(sizes), D] of everyone's along ``axis``."""
@@ -148,17 +156,17 @@ class Moves:
         side = self.sides[axis]
         if side.size == 1:
             return lambda: y
-        n, sent = sizes[side.place], y.contiguous()
-        parts = y.new_empty((side.size, n, y.shape[1]))
+        n, dtype, sent = sizes[side.place], y.dtype, self._packed(y).contiguous()
+        parts = sent.new_empty((side.size, n, y.shape[1]))
         wait = start_all_to_all(parts.flatten(0, 1), sent, [n] * side.size, list(sizes), side.group)
         counts = [size * y.shape[1] for size in sizes]
-        self._count("reduce_scatter", way, counts, side.place, y.itemsize)
+        self._count("reduce_scatter", way, counts, side.place, sent.itemsize)
 
         def sums(_: Tensor = sent) -> Tensor:  # alive until it has gone
             wait()
-            return parts.sum(dim=0)
+            return parts.sum(dim=0, dtype=dtype)
 
-        return sums
+        return _once(sums)
 
     def all_reduce(self, y: Tensor, axis: str, way: str = "forward") -> Tensor:
         """Sums of everyone's y [rows, D] along ``axis``, on all: reduce-scattered by rows, and gathered."""
@@ -188,6 +196,9 @@ class Moves:
         if scattered is not None:
             yield scattered()()
 
+    def _packed(self, x: Tensor) -> Tensor:
+        return x if self.dtype is None else x.to(self.dtype)
+
     def _count(self, move: str, way: str, numbers: Sequence[int], own: int, itemsize: int) -> None:
         sent = [number for place, number in enumerate(numbers) if place != own and number]
         counters, num_bytes = self.counters, sum(sent) * itemsize
@@ -199,6 +210,12 @@ class Moves:
         else:
             counters.backward_bytes += num_bytes
             counters.backward_messages += len(sent)
+
+
+def _once(function: Callable[[], Tensor]) -> Callable[[], Tensor]:
+    """The function, which is called once, and let go of with all it holds when it has returned."""
+    held = [function]
+    return lambda: held.pop()()
 
 
 def shares(width: int, members: int) -> list[int]:

@@ -151,6 +151,7 @@ class _NeighbourSum(torch.autograd.Function):
             part = out if x.dtype == computed_in(x.dtype) else torch.empty_like(out, dtype=computed_in(x.dtype))
             kernels.sum(Sums(from_own, x.detach(), None, part, start=begin, **scaling))
             received = arrive()
+            del arrive  # and what was sent
             kernels.sum(Sums(from_others, received, None, out, start=part, **scaling))
         rows = (x, received) if weight is not None and weight.requires_grad else (None, None)
         ctx.save_for_backward(weight, *rows)

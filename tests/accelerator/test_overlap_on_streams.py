@@ -51,20 +51,22 @@ class Given:
     """How many tasks each stream had had."""
 
     def meanwhile(self, name: str) -> list[list[str]]:
-        """The operations that the trainer's stream begins and ends while a task of a name goes on, for each of them.
+        """What the trainer's stream is given behind a task of a name, and ends while that goes on, for each of them.
 
         Those on the trainer's own stream, which nothing can overlap with, are left out.
         """
         from simulated import occupancy
 
         tasks = occupancy.tasks_of(self.noted, self.device)
-        computed = [task for task in tasks if not task.stream and task.blocks]
         found = []
-        for late in [task for task in tasks if task.name == name and task.stream]:
+        for place, late in enumerate(tasks):
+            if late.name != name or not late.stream:
+                continue
             for task in tasks:
                 task.seconds = LATE if task is late else 1.0
             occupancy.run(tasks, len(tasks), over=self.before)
-            found.append([x.name for x in computed if late.begun <= x.begun and x.ended <= late.ended])
+            behind = [task for task in tasks[place:] if not task.stream and task.blocks]
+            found.append([task.name for task in behind if task.ended <= late.ended])
         return found
 
 

@@ -114,6 +114,13 @@ def test_a_deep_plan_takes_of_a_device_what_is_said(controls, accelerator_pool, 
     _check_what_is_said(accelerator_pool, tmp_path, world, name, model, of_graph, flags)
 
 
+@pytest.mark.parametrize(("world", "name"), [(2, "1d"), (4, "columns and features"), (4, "rotate")])
+def test_a_plan_whose_rows_travel_narrower_takes_what_is_said(controls, accelerator_pool, tmp_path, world, name):
+    of_graph, flags = SHAPES["wide rows"]
+    flags = {**flags, "exchange_dtype": "bfloat16"}
+    _check_what_is_said(accelerator_pool, tmp_path, world, name, "gcn", of_graph, flags)
+
+
 def _check_what_is_said(accelerator_pool, tmp_path, world, name, model, of_graph, flags):
     layout = lay_out(random_graph(seed=3, **of_graph), tmp_path, parts=world, method="deal")
     plan = PLANS[world][name] or {"algorithm": name}

@@ -140,6 +140,28 @@ def test_a_dry_run_of_the_whole_graph_says_what_is_sent(pool, layouts, tmp_path,
     assert min(counted) > 0
 
 
+@pytest.mark.parametrize("name", ["rows and columns", "features", "rotate"])
+def test_every_move_takes_half_of_the_bytes_in_bfloat16(pool, layouts, tmp_path, name):
+    moves = {"rows and columns": GRID, "features": {"grid": (1, 1, 4)}, "rotate": {**ROTATED, "model": "gcn"}}[name]
+    found, losses = {}, {}
+    for precision, dtype in (("32", "model"), ("32", "bfloat16"), ("16-mixed", "bfloat16")):
+        flags = {**FULL, **moves, "precision": precision, "exchange_dtype": dtype, "epochs": 2, "hidden": 16}
+        config = config_for(layouts(4).path, tmp_path / f"{precision}-{dtype}", **flags)
+        run = run_for(config, 4)
+        said = chosen_of(priced_plans(run), plan_of_run(run)).sent
+        counted = max((later for _, later in pool.run(4, sent, config)), key=sum)
+        assert counted == (said["exchange_forward_bytes"], said["exchange_backward_bytes"])
+        found[precision, dtype], losses[precision, dtype] = counted, all_losses(config.out)
+    assert found["32", "model"] == tuple(2 * number for number in found["32", "bfloat16"])
+    assert found["16-mixed", "bfloat16"] == found["32", "bfloat16"]
+    assert losses["32", "bfloat16"] != losses["32", "model"]
+    assert losses["32", "bfloat16"] == pytest.approx(losses["32", "model"], rel=1e-2)
+
+
+def all_losses(out):
+    return [record["loss"] for record in records(out, "mini-batch")]
+
+
 def rows_kept(member, config):
     """Type and bytes of this trainer's cache, and the rows that a model is given."""
     trainer = trainer_of(member, config)

@@ -70,7 +70,7 @@ class WholeStep:
         self.model, needs = prepared.prepare(self.user_model)
         config = SimpleNamespace(layers=layers, seed=0, **flags)
         parts = SimpleNamespace(
-            run=SimpleNamespace(config=config, dtype=dtype, exchange_dtype=None),
+            run=SimpleNamespace(config=config, dtype=dtype, exchange_dtype=None, moves_dtype=None),
             member=member,
             layout=layout,
             model=self.model,

@@ -124,7 +124,7 @@ def prices(run: Run, layout: Layout, work: Work, model: nn.Module) -> Iterator[P
     as_they_are = isinstance(model, SAGE | GCN) and not work.projection and widths[0].forward == work.widths[0]
     itemsizes = [itemsize if as_they_are else hidden, hidden]
     for plan in _plans(run, layout, model):
-        travels = run.exchange_dtype if plan.algorithm in SENDS_ROWS else None
+        travels = run.exchange_dtype if plan.algorithm in SENDS_ROWS else run.moves_dtype
         wires = itemsizes if travels is None else [travels.itemsize] * 2
         if travels is None and plan.algorithm in SENDS_ROWS and type(model) is SAGE:
             wires = [hidden] * 2  # its rows are rounded before they are sent

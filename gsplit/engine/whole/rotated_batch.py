@@ -75,7 +75,7 @@ class RotatedBatches:
         layers = [self._layer(layer, shards) for layer in range(1, config.layers + 1)]
         self.edges = {layer.layer: sum(len(piece.edges.indices) for piece in layer.pieces) for layer in layers}
         """Number of edges that are summed over in each layer."""
-        self._moves = Moves.of(member)
+        self._moves = Moves.of(member, components.run.moves_dtype)
         self._rotated = Rotated(layers=layers, ends=self._ends(), moves=self._moves, checker=member.checker)
         kept = sums_features(components.model) and components.trained is None
         self._kept = FirstSums() if kept else None

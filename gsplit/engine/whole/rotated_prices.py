@@ -99,14 +99,14 @@ def prices_of_turns(
     }
     for sizes in grids_of(trainers):
         plan = GridPlan(algorithm="rotate", sizes=sizes)
-        turns = turns_of(config, layout, plan, widths)
+        turns, moved = turns_of(config, layout, plan, widths), run.moves_dtype
         returns = config.train_features is not None
         sent = [
             volumes_of_turns(
                 turns,
                 rank,
-                run.dtype.itemsize,
-                product_itemsize=run.precision.products.itemsize,
+                (moved or run.dtype).itemsize,
+                product_itemsize=(moved or run.precision.products).itemsize,
                 first_moves=not kept,
                 first_returns=returns,
             )

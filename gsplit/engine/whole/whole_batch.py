@@ -60,7 +60,7 @@ class WholeBatches:
         if member.device.type == "cpu" and member.world > 1:
             mail = Mailboxes.fresh(components.shared.mail, member.rank, everyone, member.barrier)
         self._common = CommonRows(member, components.shared.rows, mail)
-        self._moves = Moves.of(member) if not plan.of_all_sources else None
+        self._moves = Moves.of(member, components.run.moves_dtype) if not plan.of_all_sources else None
         self._own = own = OwnRows(components, whole=needs_all_rows(components.model))
         self._kept = FirstSums() if sums_features(components.model) and components.trained is None else None
         self._degrees = own.degrees(0) if components.edges.degrees else None

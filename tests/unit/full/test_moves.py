@@ -62,6 +62,44 @@ def test_each_move_has_an_adjoint(trainers):
             assert forward != 0
 
 
+def moved(member, grid):
+    """Results of each move in bfloat16, of the same with rows that were rounded before, and the bytes of both."""
+    random = torch.Generator().manual_seed(member.rank)
+    found = []
+    for dtype in (torch.bfloat16, None):
+        random.manual_seed(member.rank)
+        moves = Moves.of(member.on(grid), dtype)
+
+        def rows(*shape, dtype=dtype):
+            x = torch.randn(*shape, generator=random, dtype=torch.float64)
+            return x if dtype is not None else x.bfloat16().double()
+
+        results = []
+        for axis, side in moves.sides.items():
+            if side.size == 1:  # nothing moves, and nothing is rounded
+                continue
+            n = [3, 0, 2, 4, 1, 2, 5, 3][: side.size]
+            results.append(moves.to_columns(rows(n[side.place], 7), n, axis=axis))
+            results.append(moves.to_rows(rows(sum(n), results[-1].shape[1]), n, 7, axis=axis))
+            results.append(moves.gather(rows(n[side.place], 3), n, axis))
+            results.append(moves.reduce_scatter(rows(sum(n), 3), n, axis))
+        found.append((results, moves.counters.forward_bytes))
+    y = torch.full((5, 2), 1 / 3 + member.rank, dtype=torch.float64)
+    return found, moves.all_reduce(y, FEATURES), Moves.of(member.on(grid), torch.bfloat16).all_reduce(y, FEATURES)
+
+
+@pytest.mark.parametrize("trainers", [2, 4])
+def test_moves_in_bfloat16_are_those_of_rounded_rows_in_a_quarter_of_the_bytes(trainers):
+    for sizes in grids_of(trainers):
+        results = in_threads(trainers, moved, GridPlan(algorithm="3d", sizes=sizes).grid)
+        for ((short, of_short), (wide, of_wide)), sums, rounded in results:
+            assert all(x.dtype == torch.float64 and torch.equal(x, y) for x, y in zip(short, wide, strict=True))
+            assert of_wide == 4 * of_short > 0
+            torch.testing.assert_close(rounded, sums, rtol=2**-7, atol=0)
+        if sizes[2] == trainers:  # along features, the last axis: all have the same rows, bit for bit
+            assert all(torch.equal(rounded, results[0][2]) for *_, rounded in results)
+
+
 def chains(member, table, weights, levels):
     """Sums and gradients of a comm on every grid with this many trainers, and what was sent.
 
