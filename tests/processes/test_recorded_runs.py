@@ -1,7 +1,8 @@
 """Small runs give the numbers that they gave when they were recorded: losses, scores, traffic, weights.
 
-The numbers were recorded before the packages were laid out anew; two of them again since: those of ``split``, whose
-dropout draws otherwise, and the bytes that ``pyg`` exchanges, which are projected first. They are of float64, and
+The numbers were recorded before the packages were laid out anew; some of them again since: those of ``split``, whose
+dropout draws otherwise, the bytes that ``pyg`` exchanges, which are projected first, and those of segments, which tell
+how many edges come from own rows. They are of float64, and
 weights are rounded before their digest is taken, so that another processor, which sums in another order, gives the
 same.
 
