@@ -22,7 +22,8 @@ class AblationConfig(BenchConfig):
     """Our own training with one thing changed at a time, beside the same training without the change."""
 
     studies: Annotated[
-        tuple[str, ...], names_of(("exchange", "threads", "cache", "batch", "models", "optimisations"), "study")
+        tuple[str, ...],
+        names_of(("exchange", "threads", "cache", "batch", "models", "optimisations"), "study", empty=True),
     ] = ("exchange", "threads")
     """Which of exchange, threads, cache, batch, models, optimisations; --studies alone leaves all out."""
     changes: tuple[str, ...] = ()

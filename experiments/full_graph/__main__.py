@@ -29,8 +29,6 @@ def _split(names: str) -> tuple[str, ...]:
 
 def _accept_names(names: str) -> None:
     names_of(rivals.ALL, "system").function(_split(names))
-    if not _split(names):
-        raise InputError(f"--only takes names with commas, of {', '.join(rivals.ALL)}")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,4 +4,5 @@
   splitting; with ``--error`` the error of estimates.
 - ``python -m experiments.rules.subgraphs LAYOUT``: uniform subgraphs beside DGL's and PyG's.
 - ``python -m experiments.rules.reach``: accuracies, and time to one, of all rules and the whole graph.
+- ``python -m experiments.rules.precisions``: accuracies in mixed precision beside float32's.
 """

@@ -46,10 +46,18 @@ def from_one_on(flag: str, *, empty: bool = False) -> Accepted:
     return Accepted(accept)
 
 
-def names_of(choices: Collection[str], what: str) -> Accepted:
-    """The rule of a list of names, each of which must be one of ``choices``; ``what`` names the kind of one."""
+def names_of(choices: Collection[str], what: str, *, empty: bool = False) -> Accepted:
+    """The rule of a list of names.
+
+    Args:
+        choices: that each must be one of.
+        what: names the kind of one in the message.
+        empty: whether the list may be empty.
+    """
 
     def accept(names: Sequence[str]) -> None:
+        if not names and not empty:
+            raise InputError(f"name at least one {what}: {', '.join(choices)}")
         for name in names:
             if name not in choices:
                 raise InputError(f"unknown {what} {name!r}; choose from {', '.join(choices)}")

@@ -49,7 +49,7 @@ MISTAKES = [
     ("full_graph.__main__", "--words --data .", "cora.npz"),
     ("full_graph.__main__", "--balance --json no/file.json", "--json no/file.json"),
     ("full_graph.__main__", "--systems --only dgl,nobody", "nobody"),
-    ("full_graph.__main__", "--systems --only ,", "--only"),
+    ("full_graph.__main__", "--systems --only ,", "system, dgl"),
     ("full_graph.__main__", "--systems --epochs 2", "--epochs, 3, 2"),
     ("full_graph.__main__", "--systems --accuracy", "--systems, --accuracy"),
     ("micro.aggregation", "--widths 0", "--widths, 1, 0"),
@@ -111,6 +111,9 @@ MISTAKES = [
     ("paper.weights", "synthetic:tiny --batch-size 0", "--batch-size"),
     ("paper.weights", "synthetic:tiny --fan-out 0", "--fan-out, 1, 0"),
     ("paper.weights", "synthetic:tiny --json no/w.json", "--json no/w.json"),
+    ("rules.precisions", "--models gin", "gin, sage, gcn, gat"),
+    ("rules.precisions", "--ways ,", "way, neighbours, uniform, whole-graph"),
+    ("rules.precisions", "--data .", "cora.npz"),
 ]
 
 
