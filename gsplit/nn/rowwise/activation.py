@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import torch
@@ -45,7 +45,7 @@ def activated(
         seed: that what is dropped follows from, the same on every device; None: it is drawn by PyTorch's generator.
     """
     number = ACTIVATIONS.get(activation)
-    one_pass = number is not None and in_core(x) and x.dim() == 2 and type(dropout) is nn.Dropout
+    one_pass = number is not None and in_core(x) and x.dim() == 2 and _is_plain(dropout)
     if bias is not None and not (one_pass and number == RELU and _fits(bias, x)):
         x, bias = (x + bias).to(x.dtype) if _fits(bias, x) else x + bias, None
     if number is None or not one_pass:
@@ -85,7 +85,7 @@ class Finish:
 
     def in_pass(self, x: Tensor) -> Pass | None:
         """Return what the core is told, for rows like ``x`` [n, D]; None where a pass of its own has to follow."""
-        if ACTIVATIONS.get(self.activation) != RELU or not in_core(x) or type(self.dropout) is not nn.Dropout:
+        if ACTIVATIONS.get(self.activation) != RELU or not in_core(x) or not _is_plain(self.dropout):
             return None
         drop = self.dropout.p if _drops(self.dropout) else 0.0
         return Pass(RELU, drop, int(torch.randint(2**62, ())) if drop else 0)
@@ -106,7 +106,7 @@ def convert_dropouts(model: nn.Module) -> None:
     ours: dict[nn.Module, RowDropout] = {}  # a module may stand in several places
     for module in list(model.modules()):
         for name, child in module._modules.items():
-            if type(child) is nn.Dropout and "forward" not in vars(child) and not has_hooks(child):
+            if _is_plain(child):
                 own = RowDropout(child.p, child.inplace).train(child.training)
                 module._modules[name] = ours.setdefault(child, own)
 
@@ -125,6 +125,11 @@ def _in_one_pass(
         seed = int(torch.randint(2**62, ())) if drop else 0
     out: Tensor = _Activated.apply(x, bias, activation, drop, seed) if drop or activation or bias is not None else x
     return out
+
+
+def _is_plain(dropout: nn.Module | None) -> TypeGuard[nn.Dropout]:
+    """Return whether calling a module does nothing but what PyTorch's dropout does."""
+    return type(dropout) is nn.Dropout and "forward" not in vars(dropout) and not has_hooks(dropout)
 
 
 def _drops(dropout: Callable[[Tensor], Tensor]) -> bool:

@@ -81,7 +81,7 @@ def multiplied(
     first = terms[0]
     if way := _core_way(first.x, dtype, *(term.weight for term in terms)):
         outputs = first.weight.shape[1] if first.turned else first.weight.shape[0]
-        out = torch.empty((len(first.x), outputs), dtype=out_dtype or dtype)
+        out = first.x.new_empty((len(first.x), outputs), dtype=out_dtype or dtype)
         given = [(whole_rows(x), weight.detach().contiguous(), turned) for x, weight, turned in terms]
         begins = None if bias is None else bias.detach().contiguous()
         _core.multiply(given, begins, out, finish, tiles=way == "tiles", threads=torch.get_num_threads())
@@ -123,9 +123,9 @@ def multiplied_back(
         finish: what stood behind the products, which then gave ``out`` [n, O].
     """
     if way := _core_way(grad, grad.dtype, *(term.weight for term in terms)):
-        of_bias = torch.empty(grad.shape[1]) if bias else None
+        of_bias = grad.new_empty(grad.shape[1], dtype=torch.float32) if bias else None
         found = [
-            (torch.empty_like(x) if of_x else None, torch.empty_like(weight) if of_weight else None)
+            (_room_like(x) if of_x else None, _room_like(weight) if of_weight else None)
             for x, weight, of_x, of_weight in terms
         ]
         given = [
@@ -201,7 +201,7 @@ def weight_gradient(gradients: Tensor, x: Tensor, dtype: torch.dtype) -> Tensor:
         dtype: of the rows.
     """
     if way := _core_way(x, dtype):
-        out = torch.empty((gradients.shape[1], x.shape[1]))
+        out = x.new_empty((gradients.shape[1], x.shape[1]), dtype=torch.float32)
         terms = [(whole_rows(x), None, out, None)]
         _core.multiply_backward(whole_rows(gradients), terms, tiles=way == "tiles", threads=torch.get_num_threads())
         return out
@@ -243,6 +243,11 @@ def _core_way(x: Tensor, dtype: torch.dtype, *weights: Tensor) -> str | None:
     if dtype == torch.bfloat16 and x.dtype in (torch.bfloat16, torch.float32):
         return "tiles" if _core.has_tiles() else None
     return "wide" if x.dtype == dtype == torch.float32 and _core.has_wide_products() else None
+
+
+def _room_like(x: Tensor) -> Tensor:
+    """Return room for as many values, row by row, however those of ``x`` lie."""
+    return torch.empty_like(x, memory_format=torch.contiguous_format)
 
 
 def _widened(x: Tensor, dtype: torch.dtype) -> torch.dtype:

@@ -15,6 +15,7 @@ from gsplit.engine.evaluation.dropout_off import DropoutOff
 from gsplit.kernels import library_alone
 from gsplit.nn import GAT, SAGE
 from gsplit.nn.rowwise.activation import Finish, RowDropout, activated, convert_dropouts
+from gsplit.nn.rowwise.dense import linear
 from gsplit.nn.rowwise.masks import kept
 
 
@@ -55,6 +56,17 @@ def test_the_core_finishes_rows_in_the_pass_of_a_product_with_relu():
     assert Finish(torch.relu, RowDropout(0.25)).in_pass(x) is None
     with library_alone():
         assert Finish(torch.relu, dropout).in_pass(x) is None
+
+
+def test_a_dropout_with_a_hook_or_a_forward_of_its_own_is_called(monkeypatch):
+    by, x = nn.Linear(20, 40), torch.randn(30, 20)
+    hooked, replaced = nn.Dropout(0.0), nn.Dropout(0.5)
+    hooked.register_forward_hook(lambda module, given, out: 3 * out)
+    monkeypatch.setattr(replaced, "forward", lambda rows: 3 * rows)
+    for dropout in (hooked, replaced):
+        finish = Finish(torch.relu, dropout)
+        torch.testing.assert_close(linear(x, by, None, finish), 3 * torch.relu(by(x)), rtol=1e-5, atol=1e-5)
+        assert torch.equal(finish(x), 3 * torch.relu(x))
 
 
 def test_dropout_follows_the_generator_and_its_share():

@@ -66,3 +66,21 @@ def test_products_of_few_rows_and_of_parts_of_rows(n, outputs):
         torch.testing.assert_close(of_x, gradient @ weight, **LOOSE)
         torch.testing.assert_close(of_weight, gradient.t() @ x, **LOOSE)
         torch.testing.assert_close(of_bias, gradient.sum(dim=0), **LOOSE)
+
+
+@pytest.mark.parametrize("autocast", [False, True])
+def test_rows_and_weights_that_lie_column_by_column(autocast):
+    x, by = torch.randn(40, 60).t().requires_grad_(), nn.Linear(40, 33)
+    by.weight = nn.Parameter(torch.randn(40, 33).t())
+    with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        ours, theirs = linear(x, by), by(x)
+    same_gradients(ours, theirs, [x, *by.parameters()], {"rtol": 2e-2, "atol": 0.2} if autocast else LOOSE)
+
+
+def test_products_in_float32_under_another_default():
+    x, by = rows(60, 40, torch.float32), nn.Linear(40, 33)
+    torch.set_default_dtype(torch.float64)
+    try:
+        same_gradients(linear(x, by), by(x), [x, *by.parameters()], LOOSE)
+    finally:
+        torch.set_default_dtype(torch.float32)
