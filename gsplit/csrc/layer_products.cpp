@@ -191,6 +191,13 @@ void check_kind(Products by, bool narrow) {
   require(by == Products::tiles || !narrow, "products in float32 are of rows in float32");
 }
 
+/// Before threads begin, where nothing may be thrown.
+void check_finish(const std::optional<Finish>& finish) {
+  if (!finish) return;
+  require(finish->activation != Activation::elu, "ELU is no part of a product's pass");
+  require(finish->drop >= 0 && finish->drop <= 1, "the share that is dropped must be between 0 and 1");
+}
+
 }  // namespace
 
 bool has_tiles() {
@@ -205,6 +212,7 @@ void multiply(Products by, const std::vector<LayerTerm>& terms, std::span<const 
   const auto& kernels = kernels_of(by);
   require(!terms.empty() && terms.size() <= products::MOST_TERMS, "one or two products are added");
   check_kind(by, out.narrow != nullptr);
+  check_finish(finish);
   products::Product product{};
   product.outputs = out.width;
   product.out = out.narrow;
@@ -246,6 +254,7 @@ void multiply_backward(Products by, const EitherRows& gradients, const std::opti
   const products::Rows given = rows_of(gradients), finished = rows_of(out);
   const int64_t outputs = given.width;
   check_kind(by, given.narrow != nullptr);
+  check_finish(finish);
   require(!finish || (finished.rows == given.rows && finished.width == outputs &&
                       (finished.narrow == nullptr) == (given.narrow == nullptr)),
           "gradients of what was finished are not shaped as it");

@@ -136,3 +136,12 @@ def test_gradients_that_do_not_fit_are_refused(gradients, terms, more, says):
 def test_products_that_do_not_fit_are_refused(x, weight, bias, out, says):
     with pytest.raises(ValueError, match=says):
         _core.multiply([(x, weight, False)], bias, out, tiles=False)
+
+
+@pytest.mark.parametrize(("finish", "says"), [((2, 0.0, 0), "ELU"), ((1, 1.5, 0), "between 0 and 1")])
+def test_what_cannot_stand_behind_products_is_refused_before_threads_begin(finish, says):
+    x, weight, out = torch.ones(2500, 64), torch.ones(3, 64), torch.ones(2500, 3)
+    with pytest.raises(ValueError, match=says):
+        _core.multiply([(x, weight, False)], None, out, finish, tiles=False, threads=3)
+    with pytest.raises(ValueError, match=says):
+        _core.multiply_backward(out, [(x, None, weight, None)], None, finish, out, tiles=False, threads=3)
