@@ -1,6 +1,6 @@
 // What a layer makes of its rows: products by one or two weights, added up, an activation and dropout, in one pass
 // forward, and in one backward. Products are taken in float32, or, by has_tiles, of values rounded to bfloat16, whose
-// sums are float32; elsewhere a library takes those (gsplit.nn.rowwise.mixed).
+// sums are float32; elsewhere a library takes those (gsplit.nn.rowwise.products).
 #pragma once
 
 #include <cstdint>

@@ -1,10 +1,9 @@
 """Small runs give the numbers that they gave when they were recorded: losses, scores, traffic, weights.
 
 The numbers were recorded before the packages were laid out anew; some of them again since: those of ``split``, whose
-dropout draws otherwise, the bytes that ``pyg`` exchanges, which are projected first, and those of segments, which tell
-how many edges come from own rows. They are of float64, and
-weights are rounded before their digest is taken, so that another processor, which sums in another order, gives the
-same.
+dropout draws otherwise, the bytes that ``pyg`` exchanges, which are projected first, and the bytes of segments, which
+tell how many edges come from own rows. They are of float64, and weights are rounded before their digest is taken, so
+that another processor, which sums in another order, gives the same.
 
 To record them again, after a change that is meant to change them: GSPLIT_RECORD=1 pytest THIS_FILE
 """
