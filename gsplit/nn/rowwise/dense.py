@@ -162,7 +162,8 @@ class _Multiplied(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         _, bias, *needs = ctx.needs_input_grad
-        given, out = ctx.saved_tensors[: len(needs)], ctx.saved_tensors[len(needs) :]
-        terms = [Back(*given[i : i + 2], *needs[i : i + 2]) for i in range(0, len(needs), 2)]
-        found, of_bias = multiplied_back(grad, terms, bias=bias, finish=ctx.finish, out=out[0] if out else None)
+        saved = ctx.saved_tensors  # checkpoints give them once
+        terms = [Back(*saved[i : i + 2], *needs[i : i + 2]) for i in range(0, len(needs), 2)]
+        out = None if ctx.finish is None else saved[-1]
+        found, of_bias = multiplied_back(grad, terms, bias=bias, finish=ctx.finish, out=out)
         return None, of_bias, *(each for pair in found for each in pair)

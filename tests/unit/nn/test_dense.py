@@ -7,7 +7,9 @@ import torch
 from support.gradients import rows, same_gradients
 from torch import nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
+from gsplit.nn.rowwise.activation import Finish
 from gsplit.nn.rowwise.dense import both_linear, linear, linear_sum
 from gsplit.nn.rowwise.products import Back, Term, multiplied, multiplied_back
 
@@ -84,3 +86,15 @@ def test_products_in_float32_under_another_default():
         same_gradients(linear(x, by), by(x), [x, *by.parameters()], LOOSE)
     finally:
         torch.set_default_dtype(torch.float32)
+
+
+def test_a_layer_that_is_computed_again_for_backward():
+    x, by = rows(60, 40, torch.float32), nn.Linear(40, 33)
+
+    def layer(x):
+        return linear(x, by, None, Finish(torch.relu, nn.Dropout(0.0)))
+
+    again = checkpoint(layer, x, use_reentrant=False)
+    again.backward(torch.ones(60, 33))
+    (wanted,) = torch.autograd.grad(layer(x).sum(), x)
+    assert torch.equal(x.grad, wanted)
