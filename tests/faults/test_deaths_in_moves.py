@@ -47,10 +47,10 @@ WHOLE = {"strategy": "full", "fan_out": (-1, -1), "batch_size": 512}
 GRID, ROTATE = {"model": "sage"}, {"model": "gcn", "algorithm": "rotate"}
 MOVES = {
     "to_columns": ({**GRID, "grid": (1, 1, 2)}, ["all_to_all"]),
-    "gather": ({**GRID, "algorithm": "3d", "grid": (2, 1, 1)}, ["broadcast_pieces"]),
-    "reduce_scatter": ({**GRID, "grid": (1, 2, 1)}, ["all_to_all"]),
+    "gather": ({**GRID, "algorithm": "3d", "grid": (2, 1, 1)}, ["start_broadcast_pieces"]),
+    "reduce_scatter": ({**GRID, "grid": (1, 2, 1)}, ["start_all_to_all"]),
     "to_rows": ({**GRID, "grid": (1, 1, 2)}, ["all_to_all"]),
-    "all_reduce": ({**ROTATE, "grid": (2, 1, 1)}, ["broadcast_pieces"]),  # between its two halves
+    "start_all_reduce": ({**ROTATE, "grid": (2, 1, 1)}, ["start_broadcast_pieces"]),  # between its two halves
     "share": ({"algorithm": "shared"}, []),
 }
 
