@@ -17,8 +17,7 @@ constexpr int64_t SIDE = 16;    // rows of a tile, and of sums its columns
 constexpr int64_t DEPTH = 32;   // values that a row of a tile has
 constexpr int64_t CHUNK = 512;  // rows whose gradients are packed at a time
 constexpr int64_t TILE_VALUES = SIDE * DEPTH;
-constexpr int64_t BLOCK = 2 * SIDE;   // rows that are multiplied at a time
-constexpr int64_t AHEAD = 4 * BLOCK;  // rows that are fetched come so much later
+constexpr int64_t BLOCK = 2 * SIDE;  // rows that are multiplied at a time
 constexpr int64_t LINE = 64;
 
 /// All eight tiles whole, while a call lasts.
@@ -56,16 +55,6 @@ template <class Work>
 inline void in_type(const Rows& x, Work work) {
   if (x.narrow != nullptr) work(x.narrow);
   else work(x.wide);
-}
-
-/// Fetches rows that come soon into the second cache; there may be fewer.
-inline void fetch(const Rows& x, int64_t begin, int64_t end) {
-  const auto size = static_cast<int64_t>(x.narrow == nullptr ? sizeof(float) : sizeof(BFloat16));
-  const auto* values =
-      x.narrow == nullptr ? reinterpret_cast<const char*>(x.wide) : reinterpret_cast<const char*>(x.narrow);
-  for (int64_t row = begin; row < (end < x.rows ? end : x.rows); ++row)
-    for (int64_t at = 0; at < x.width * size; at += LINE)
-      _mm_prefetch(values + row * x.stride * size + at, _MM_HINT_T1);
 }
 
 /// Rows begin .. end as left tiles [2, steps, SIDE, DEPTH], with zeros behind them.
@@ -190,7 +179,6 @@ void multiply(const Product& product, int64_t begin, int64_t end, void* room) {
       left[terms] = next;
       in_type(x, [&](const auto* values) { pack_left(x, values, row, stop < x.rows ? stop : x.rows, next); });
       next += packed_values(product.terms[terms]);
-      fetch(x, row + AHEAD, row + AHEAD + BLOCK);
     }
     for (int64_t tile = 0; tile < tiles; tile += 2) {
       const bool both = tile + 1 < tiles;

@@ -156,18 +156,20 @@ class LayeredModel(nn.Module):
             x = rows
         if isinstance(conv, Finishes) and conv.calls_forward_alone and self._finishes_next(layer):
             out = conv.forward_finished(block, x, finish)
-            return mapped(out, self.head) if layer == self.num_layers and self.head is not None else out
-        out = conv(block, x)
-        skip = mapped(copied(x)[: block.num_destinations], self.skips[layer - 1]) if len(self.skips) else None
-        last = layer == self.num_layers
-        if skip is not None and (not self.residual_after or (last and self.head is None)):
+        else:
+            out = self._between(layer, conv(block, x), x, finish)
+        return mapped(out, self.head) if layer == self.num_layers and self.head is not None else out
+
+    def _between(self, layer: int, out: Tensor, x: Tensor | StoredRows, finish: Finish) -> Tensor:
+        """Return what a layer's skip, normalisation and ``finish`` make of what its convolution gave for rows x."""
+        skip = mapped(copied(x)[: len(out)], self.skips[layer - 1]) if len(self.skips) else None
+        ends = layer == self.num_layers and self.head is None
+        if skip is not None and (ends or not self.residual_after):
             out, skip = out + skip, None
-        if last and self.head is None:
+        if ends:
             return out
         out = finish(self._normalised(layer, out))
-        if skip is not None:
-            out = out + skip
-        return mapped(out, self.head) if last and self.head is not None else out
+        return out if skip is None else out + skip
 
     def _normalised(self, layer: int, x: Tensor) -> Tensor:
         """Return what a layer's normalisation gives: in float32 of shorter types, to which that is rounded."""

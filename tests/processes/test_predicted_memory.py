@@ -11,14 +11,12 @@ import pytest
 from support import pool as pool_module
 from support.graphs import lay_out, random_graph
 from support.models import PyGNet
-from support.peaks import peak_in_trainer, predicted
+from support.peaks import peak_in_trainer, peaks_of_steps, predicted
 from support.runs import run_for
 
-from experiments.micro.step_memory import profiled
 from gsplit.config.train import TrainConfig
 from gsplit.engine.sampled import Sampled
 from gsplit.train import loop
-from gsplit.train.epochs import Epochs
 
 WITHIN = 0.15
 """What the issue of a prediction may be off by, relative to the peak."""
@@ -98,16 +96,8 @@ def wide(tmp_path_factory):
     return lay_out(graph, tmp_path_factory.mktemp("wide"), parts=2, method="deal")
 
 
-def peaks_of_steps(member, config):
-    """The most that each step took beside what was there before it."""
-    trainer = loop.ready(member, run_for(config, member.world), pool_module.SHARED)
-    epochs, peaks = Epochs(trainer), []
-    while (mini_batch := epochs.next()) is not None:
-        with profiled(peaks):
-            result = loop.step(trainer, mini_batch)
-        epochs.record(mini_batch, result)
-    trainer.close()
-    return peaks
+def peaks_on_cpu(member, config):
+    return peaks_of_steps(loop.ready(member, run_for(config, member.world), pool_module.SHARED))
 
 
 def on_cpu(layout, out, **flags):
@@ -120,7 +110,7 @@ def on_cpu(layout, out, **flags):
 @pytest.mark.parametrize("name", ON_CPU)
 def test_a_step_on_the_cpu_takes_what_a_dry_run_says(pool, wide, tmp_path, name):
     config, said = on_cpu(wide, tmp_path / "run", **ON_CPU[name])
-    assert said.activations == pytest.approx(max(map(max, pool.run(2, peaks_of_steps, config))), rel=0.05)
+    assert said.activations == pytest.approx(max(map(max, pool.run(2, peaks_on_cpu, config))), rel=0.05)
 
 
 def test_mixed_precision_takes_at_most_0_65_of_the_activations(wide, tmp_path):

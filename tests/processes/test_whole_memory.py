@@ -7,6 +7,7 @@ import pytest
 from support.cgroups import give_memory
 from support.graphs import lay_out, random_graph
 from support.messages import line_with
+from support.peaks import peaks_of_steps
 from support.runs import config_for, run_for, trainer_of
 from support.threads import in_threads
 from support.whole import WholeStep, buffers
@@ -14,7 +15,6 @@ from support.whole import WholeStep, buffers
 import gsplit
 from experiments.full_graph import loading
 from experiments.full_graph.probe import held
-from experiments.micro.step_memory import profiled
 from gsplit.config.train import TrainConfig
 from gsplit.engine.evaluation import bounds_of
 from gsplit.engine.whole.plan_prices import work_of
@@ -25,8 +25,6 @@ from gsplit.errors import InputError
 from gsplit.full import GridPlan, levels_of
 from gsplit.full.reading import edge_pieces
 from gsplit.launch.resolve import resolve
-from gsplit.train import loop
-from gsplit.train.epochs import Epochs
 
 FULL = {"strategy": "full", "fan_out": (-1, -1), "batch_size": 512, "epochs": 1, "device": "cpu"}
 MIB = 1 << 20
@@ -66,15 +64,7 @@ def test_no_run_takes_more_than_was_said(measured):
 
 
 def peaks_of_epochs(member, config):
-    """The most that each step took beside what was there before it."""
-    trainer = trainer_of(member, config)
-    epochs, peaks = Epochs(trainer), []
-    while (mini_batch := epochs.next()) is not None:
-        with profiled(peaks):
-            result = loop.step(trainer, mini_batch)
-        epochs.record(mini_batch, result)
-    trainer.close()
-    return peaks
+    return peaks_of_steps(trainer_of(member, config))
 
 
 @pytest.mark.parametrize(

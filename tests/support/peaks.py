@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from experiments.micro.step_memory import profiled
 from gsplit.config.train import TrainConfig
 from gsplit.engine.dry import LiveBytes, StepBytes
 from gsplit.engine.dry.live_bytes import AsAccelerators
 from gsplit.engine.sampled import Sampled
 from gsplit.kernels import library_alone
 from gsplit.train import loop
+from gsplit.train.epochs import Epochs
+from gsplit.train.trainer import Trainer
 from support import pool as pool_module
 from support.runs import run_for
 
@@ -31,3 +34,14 @@ def peak_in_trainer(member, config: TrainConfig, model=None) -> int:
         loop.train(trainer)
         trainer.close()
     return live.peak
+
+
+def peaks_of_steps(trainer: Trainer) -> list[int]:
+    """The most that each step took beside what was there before it; the trainer is closed."""
+    epochs, peaks = Epochs(trainer), []
+    while (mini_batch := epochs.next()) is not None:
+        with profiled(peaks):
+            result = loop.step(trainer, mini_batch)
+        epochs.record(mini_batch, result)
+    trainer.close()
+    return peaks

@@ -94,7 +94,10 @@ def multiplied(
                 total[: len(term.x)] += _product(term, wide, None)
             total = total.to(out_dtype or dtype)
     else:
-        total = _product(first, dtype, bias)
+        if not first.turned and _fit_narrow(first.x, first.weight):
+            [total] = _narrow_products(first.x, [(len(first.x), first.weight, bias)], dtype)
+        else:
+            total = _product(first, dtype, bias)
         for x, weight, turned in terms[1:]:
             total[: len(x)].addmm_(x, weight if turned else weight.t())
     return total if finish is None else finish.finish(total)
@@ -156,11 +159,16 @@ def products(
         dtype: of the results, as :func:`~gsplit.kernels.product_dtype` says.
     """
     weights = [weight for _, weight, _ in maps]
-    fits = all(weight.dtype == x.dtype and weight.shape[1] == x.shape[1] for weight in weights)
     once = not is_mixed(dtype, *weights) or isinstance(x, StoredRows)
-    if not (once and fits and are_narrow(x, *map(len, weights))):
-        rows = copied(x)
-        return [multiplied([Term(rows[:first], weight)], bias, dtype) for first, weight, bias in maps]
+    if once and _fit_narrow(x, *weights):
+        return _narrow_products(x, maps, dtype)
+    rows = copied(x)
+    return [multiplied([Term(rows[:first], weight)], bias, dtype) for first, weight, bias in maps]
+
+
+def _narrow_products(
+    x: Tensor | StoredRows, maps: Sequence[tuple[int, Tensor, Tensor | None]], dtype: torch.dtype
+) -> list[Tensor]:
     given = dtype if dtype == torch.bfloat16 else x.dtype  # the core writes no float16
     outs = [torch.empty((first, len(weight)), dtype=given) for first, weight, _ in maps]
     wanted = [
@@ -218,6 +226,11 @@ def are_narrow(x: Tensor | StoredRows, *outputs: int) -> bool:
     if x.dtype != torch.float32 or (isinstance(x, Tensor) and (not in_core(x) or x.stride(1) != 1)):
         return False
     return all(_core.narrow_fits(number, x.shape[1]) for number in outputs)
+
+
+def _fit_narrow(x: Tensor | StoredRows, *weights: Tensor) -> bool:
+    like = all(weight.dtype == x.dtype and weight.shape[1] == x.shape[1] for weight in weights)
+    return like and are_narrow(x, *map(len, weights))
 
 
 def in_layers(x: Tensor, weight: Tensor, dtype: torch.dtype) -> bool:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 from support.gradients import rows, same_gradients
+from support.kernels import instructions
 from torch import nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
+import gsplit._core as _core
 from gsplit.nn.rowwise.activation import Finish
 from gsplit.nn.rowwise.dense import both_linear, linear, linear_sum
 from gsplit.nn.rowwise.products import Back, Term, multiplied, multiplied_back
@@ -46,6 +48,17 @@ def test_two_products_added_up(width, outputs, bias, dtype, tolerance):
 def test_a_map_by_itself(width, outputs, bias, dtype, tolerance):
     x, by = rows(60, width, dtype), nn.Linear(width, outputs, bias=bias, dtype=dtype)
     same_gradients(linear(x, by), by(x), [x, *by.parameters()], tolerance)
+
+
+def test_narrow_maps_are_the_cores_where_it_has_no_wide_products(monkeypatch):
+    by, seen, project = nn.Linear(100, 16), [], _core.project_narrow
+    monkeypatch.setattr(_core, "project_narrow", lambda *args, **named: seen.append(1) or project(*args, **named))
+    x = torch.randn(70, 100)
+    for name in _core.instruction_sets():
+        with instructions(name):
+            seen.clear()
+            torch.testing.assert_close(linear(x, by), by(x), **LOOSE)
+            assert bool(seen) == (_core.narrow_fits(16, 100) and not _core.has_wide_products())
 
 
 def test_a_map_with_a_hook_is_called():
