@@ -151,12 +151,12 @@ Rows<Index> rows_from_edges(std::span<const Index> pairs, std::optional<std::spa
     }
     for (int64_t at = begins[r]; at < begins[r + 1]; ++at) seen[pairs[2 * sorted[at]]] = -1;
     for (size_t kept = 0; kept < row_weights.size(); ++kept)
-      out.weights.push_back(static_cast<float>(
-          repeats == Repeats::mean ? row_weights[kept] / static_cast<double>(counts[kept]) : row_weights[kept]));
+      out.weights.push_back(repeats == Repeats::mean ? row_weights[kept] / static_cast<double>(counts[kept])
+                                                     : row_weights[kept]);
     if (add_loops && !loop) {
       ++out.loops;
       out.indices.push_back(vertex);
-      if (weights) out.weights.push_back(1.0f);
+      if (weights) out.weights.push_back(1.0);
     }
     out.degrees[r] = static_cast<int64_t>(out.indices.size() - begin);
   }

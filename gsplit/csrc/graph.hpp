@@ -30,7 +30,7 @@ template <class Index>
 struct Rows {
   std::vector<int64_t> degrees;  // [rows]
   std::vector<Index> indices;    // [edges kept], in order of first appearance within each row
-  std::vector<float> weights;    // [edges kept]; empty without weights
+  std::vector<double> weights;   // [edges kept]; empty without weights
   int64_t duplicates = 0;        // edges of the source that repeat another one
   int64_t reverses = 0;          // reverse edges that were added
   int64_t loops = 0;             // self-loops that were added

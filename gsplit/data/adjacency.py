@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 import gsplit._core as _core
 from gsplit.bars import progress_bar
+from gsplit.data.columns.rounding import Rounding, log_rounded
 from gsplit.data.folders import FolderWriter
 from gsplit.data.importers.source import EDGES_AT_ONCE, EdgeChunk, GraphSource
 from gsplit.data.repeats import first_repeated, refusal, shown_edge
@@ -78,7 +79,7 @@ def write_adjacency(
     with tempfile.TemporaryDirectory(prefix="spill-", dir=writer.path) as name:
         folder = Path(name)
         weights = cleaning.weights if source.edges.weighted else None
-        spill = EdgeSpill(folder, weights=weights)
+        spill = EdgeSpill(folder)
         try:
             reader = _Reader(source, num_vertices, cleaning)
             degrees = reader.read_into(spill)
@@ -117,6 +118,7 @@ class _Reader:
         self._degrees = np.zeros(0, np.int64)
         self._largest = -1
         self._edges = 0
+        self._rounding = Rounding(np.zeros(1, np.bool_))
         self._ends: tuple[NDArray[np.bool_], ...] = ()
         """Which vertices are sources, and which destinations, where these may be things of two kinds."""
         if source.edges.things is not None:
@@ -135,6 +137,7 @@ class _Reader:
         if self._n is None and self._largest < 0:
             raise InputError(f"{self._source.where}: no edges to tell the vertices from; give --num-vertices")
         self._say_what_is_both()
+        _log_rounded(self._source, self._rounding)
         return self._degrees[: self._largest + 1] if self._n is None else self._degrees
 
     def _take(self, chunk: EdgeChunk, piece: slice, spill: EdgeSpill) -> None:
@@ -143,6 +146,9 @@ class _Reader:
         assert len(source) == len(destination)
         assert (weight is not None) == self._source.edges.weighted
         self._check(source, destination, weight)
+        if weight is not None:
+            exact, weight = weight, weight.astype(self._cleaning.weights)
+            self._rounding.add(exact[:, None], weight[:, None])
         largest = max(int(source.max()), int(destination.max()))
         if largest > self._largest:
             self._largest = largest
@@ -215,6 +221,11 @@ class _Reader:
             )
 
 
+def _log_rounded(source: GraphSource, rounding: Rounding) -> None:
+    way_out = "; subtract a constant, or --weight-column names another column if these are ids or times"
+    log_rounded(source.where, rounding, lambda _: "weights of edges", way_out)
+
+
 def _are_finite(weight: NDArray[Any]) -> NDArray[np.bool_]:
     """Return which weights [n] float32 can hold."""
     with np.errstate(over="ignore"):
@@ -279,6 +290,7 @@ def _write_rows(
     repeats = getattr(_core.Repeats, {"count": "sum", "refuse": "first"}.get(rule, rule))
     seen = np.full(n, -1, edges.dtype)
     refused: tuple[int, int] | None = None
+    rounding = Rounding(np.zeros(1, np.bool_))
     with ExitStack() as streams:
         indices_out = streams.enter_context(writer.stream("indices", edges.dtype))
         weighted = source.edges.weighted
@@ -302,8 +314,10 @@ def _write_rows(
             indptr[begin + 1 : end + 1] = kept
             indices_out.write(indices)
             if weight_out is not None:
-                _check_combined(source, weights, indices, kept, begin)
-                weight_out.write(weights)
+                rounded = _rounded(source, weights, indices, kept, begin)
+                if cleaning.weights is np.float64:
+                    rounding.add(weights[:, None], rounded[:, None])
+                weight_out.write(rounded)
             tally.repeated += repeated
             tally.reverses += reverses
             tally.loops += loops
@@ -311,20 +325,23 @@ def _write_rows(
                 refused = first_repeated(pairs[: 2 * own].reshape(-1, 2))
     if refused is not None:
         raise InputError(refusal(source, refused, tally.repeated))
+    _log_rounded(source, rounding)
     return np.cumsum(indptr, out=indptr)
 
 
-def _check_combined(
-    source: GraphSource, weights: NDArray[np.float32], indices: NDArray[Any], kept: NDArray[np.int64], begin: int
-) -> None:
-    """Check the weights of some rows, which begin with the vertex ``begin``.
+def _rounded(
+    source: GraphSource, weights: NDArray[np.float64], indices: NDArray[Any], kept: NDArray[np.int64], begin: int
+) -> NDArray[np.float32]:
+    """The weights of some rows, which begin with the vertex ``begin``, as they are stored.
 
     Raises:
         InputError: naming the first edge whose weight is beyond float32.
     """
-    if np.isfinite(weights).all():
-        return
-    at = int(np.argmin(np.isfinite(weights)))
+    with np.errstate(over="ignore"):
+        rounded = weights.astype(np.float32)
+    if np.isfinite(rounded).all():
+        return rounded
+    at = int(np.argmin(np.isfinite(rounded)))
     row = begin + int(np.searchsorted(np.cumsum(kept), at, side="right"))
     raise InputError(
         f"{source.where}: the weights of the edges {shown_edge(source, (int(indices[at]), row))} add up to more than "

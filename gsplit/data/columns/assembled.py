@@ -56,6 +56,8 @@ class Statistics:
     """Value in place of a missing one, before it is scaled."""
     mean: NDArray[np.float64]
     """Number that is subtracted from each feature; 0 where none is."""
+    rest: NDArray[np.float64]
+    """Number that is subtracted then: what a double does not hold of the mean of whole numbers of 64 bits."""
     deviation: NDArray[np.float64]
     """Number that divides it then; 1 where none does."""
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.data.columns.assembled import FeatureBlock, FeatureColumn
+from gsplit.data.columns.rounding import unrounded
 from gsplit.errors import InputError
 
 VALUES_AT_ONCE = 1 << 22
@@ -25,7 +26,7 @@ def rows_of(block: FeatureBlock) -> Iterator[tuple[int, NDArray[np.int64], NDArr
     begin, at_once = 0, rows_at_once(block)
     for chunk in block.chunks():
         for at in range(0, len(chunk), at_once):
-            piece = chunk[at : at + at_once]
+            piece = unrounded(chunk[at : at + at_once])
             rows = np.arange(begin, begin + len(piece))
             vertices = rows if block.vertices is None else block.vertices[rows]
             _check_infinite(block, begin, vertices, piece)
@@ -50,13 +51,13 @@ def _check_infinite(block: FeatureBlock, begin: int, vertices: NDArray[np.int64]
 def first_place(block: FeatureBlock, begin: int, marked: NDArray[np.bool_]) -> str:
     """File, row and column of the first feature that is marked, of the rows from ``begin`` on."""
     row, at = (int(each[0]) for each in np.nonzero(marked))
-    return f"{block.path}, {block.place(begin + row)}: column {name_of_feature(block, at)}"
+    return f"{block.path}, {block.place(begin + row)}: {column_of_feature(block, at)}"
 
 
-def name_of_feature(block: FeatureBlock, feature: int) -> str:
-    """The name of the column that a feature is of, or of an array's the number of the column, from 1 on."""
+def column_of_feature(block: FeatureBlock, feature: int) -> str:
+    """What messages call the column that a feature is of: of an array its number, from 1 on."""
     name = next(column.name for column, at in columns_of(block) if at <= feature < at + column.width)
-    return name or str(feature + 1)
+    return f"column {name or feature + 1}"
 
 
 def columns_of(block: FeatureBlock) -> Iterator[tuple[FeatureColumn, int]]:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.data.columns.assembled import Assembled
-from gsplit.data.columns.block_rows import columns_of, first_place, name_of_feature, rows_at_once, rows_of
+from gsplit.data.columns.block_rows import column_of_feature, columns_of, first_place, rows_at_once, rows_of
 from gsplit.data.columns.rounding import WAY_OUT, Rounding, log_rounded
 from gsplit.data.columns.statistics import statistics_of
 from gsplit.data.graph import BOUNDED_BY, cast
@@ -75,7 +75,7 @@ class Filled:
                     f"{block.path} has no row for vertex {without[0]}, nor for {len(without) - 1} others; add them, "
                     "or --missing zero or mean fills them in"
                 )
-            fill = self._scaled(number, self._statistics[number].fill[None])
+            fill = self._fill(number)
             at_once = rows_at_once(block)
             for at in range(0, len(without), at_once):
                 vertices = without[at : at + at_once]
@@ -94,8 +94,9 @@ class Filled:
             self._lacking[number] += [
                 int(gaps[:, at : at + column.width].any(axis=1).sum()) for column, at in columns_of(block)
             ]
-            piece = np.where(gaps, self._statistics[number].fill, piece)
         exact = self._scaled(number, piece if kept.all() else piece[kept])
+        if gaps.any():
+            exact = np.where(gaps[kept], self._fill(number), exact)
         rows = cast(exact, self._dtype)
         if not (finite := np.isfinite(rows)).all():
             large = np.zeros(piece.shape, np.bool_)
@@ -112,13 +113,20 @@ class Filled:
         if not self._features.standardize:
             return piece
         statistics = self._statistics[number]
-        return (piece - statistics.mean) / statistics.deviation
+        off = piece - statistics.mean
+        return (off - statistics.rest if statistics.rest.any() else off) / statistics.deviation
+
+    def _fill(self, number: int) -> NDArray[Any]:
+        """What is stored in place of missing values, before it is cast, [1, width]; of means that are scaled 0."""
+        statistics = self._statistics[number]
+        scaled = self._scaled(number, statistics.fill[None])
+        return np.where(statistics.fill == statistics.mean, 0.0, scaled) if self._features.standardize else scaled
 
     def log_rounded(self) -> None:
         """Warn of each column whose numbers the type does not hold, after :meth:`pieces`."""
         for block, rounding in zip(self._features.blocks, self._rounding, strict=True):
             way_out = WAY_OUT if self._features.kept is None else ", as before"
-            log_rounded(block.path, rounding, partial(name_of_feature, block), way_out)
+            log_rounded(block.path, rounding, partial(column_of_feature, block), way_out)
 
     def described(self) -> list[dict[str, Any]]:
         """Return what was made of each column, for the description of the store; after :meth:`pieces`."""
@@ -143,6 +151,8 @@ class Filled:
                     entry["filled_with"] = statistics.fill[at : at + column.width].tolist()
                 if self._features.standardize and column.is_scaled:
                     entry["mean"] = statistics.mean[at : at + column.width].tolist()
+                    if (rest := statistics.rest[at : at + column.width]).any():
+                        entry["mean_rest"] = rest.tolist()
                     entry["deviation"] = statistics.deviation[at : at + column.width].tolist()
                 entries.append(entry)
             first += block.width

@@ -144,15 +144,16 @@ def _table(entries: Sequence[Any], begin: int, missing: Missing, means: NDArray[
         end = at + column.width
         if entry["features"] != [at, end]:
             raise ValueError
-        fill, mean, deviation = np.zeros(column.width), np.zeros(column.width), np.ones(column.width)
+        (fill, mean, rest), deviation = np.zeros((3, column.width)), np.ones(column.width)
         if "mean" in entry:
             mean, deviation = (np.array(entry[key], np.float64) for key in ("mean", "deviation"))
+            rest = np.array(entry.get("mean_rest", rest), np.float64)
         if missing == "mean" and column.kind != "code":
             fill = mean if "mean" in entry else means[at:end]
-        shapes = {each.shape for each in (fill, mean, deviation)}
-        if shapes != {(column.width,)} or not (np.isfinite(mean) & (deviation > 0)).all():
+        shapes = {each.shape for each in (fill, mean, rest, deviation)}
+        if shapes != {(column.width,)} or not (np.isfinite(mean + rest) & (deviation > 0)).all():
             raise ValueError
-        statistics.append(Statistics(fill=fill, mean=mean, deviation=deviation))
+        statistics.append(Statistics(fill=fill, mean=mean, rest=rest, deviation=deviation))
         at = end
     return KeptTable(
         table=str(entries[0].get("table") or where),
@@ -188,6 +189,7 @@ def _beside(statistics: Sequence[Statistics]) -> Statistics:
     return Statistics(
         fill=np.concatenate([each.fill for each in statistics]),
         mean=np.concatenate([each.mean for each in statistics]),
+        rest=np.concatenate([each.rest for each in statistics]),
         deviation=np.concatenate([each.deviation for each in statistics]),
     )
 

@@ -18,17 +18,21 @@ class Moments:
     def __init__(self, width: int) -> None:
         self.count = np.zeros(width, np.int64)
         """[D] finite values."""
-        self.mean = np.zeros(width)
-        """[D] float64; 0 where there is no value."""
-        self._squares = np.zeros(width)
+        self._origin: NDArray[Any] = np.zeros(width)
+        """[D] numbers that are subtracted first, and exactly, of long doubles: the first that is there."""
+        self._mean, self._squares = np.zeros(width), np.zeros(width)
 
     def add(self, rows: NDArray[Any]) -> None:
         """Take the next rows [n, D]: the moments of two parts are made one (Chan, Golub and LeVeque, 1983)."""
-        values = rows.astype(np.float64)
+        values = rows.astype(np.promote_types(rows.dtype, np.float64))
         finite = np.isfinite(values)
         everywhere = bool(finite.all())
         if not everywhere:
             values[~finite] = 0
+        if values.dtype == np.longdouble and not self.count.any() and len(values):
+            self._origin = values[finite.argmax(axis=0), np.arange(values.shape[1])]
+        if self._origin.any():
+            values = np.where(finite, values - self._origin, 0)
         count = finite.sum(axis=0)
         mean = values.sum(axis=0) / np.maximum(count, 1)
         values -= mean
@@ -37,12 +41,22 @@ class Moments:
         off = values.sum(axis=0) / np.maximum(count, 1)  # what a long sum lost: a constant has no deviation
         mean += off
         total = np.maximum(self.count + count, 1)
-        apart = mean - self.mean
+        apart = mean - self._mean
         with np.errstate(over="ignore", invalid="ignore"):
             squares = np.einsum("ij,ij->j", values, values) - count * off**2
-            self._squares += np.maximum(squares, 0) + apart**2 * self.count * count / total
-        self.mean += apart * (count / total)  # of the first rows exactly theirs
+            self._squares = self._squares + np.maximum(squares, 0) + apart**2 * self.count * count / total
+        self._mean = self._mean + apart * (count / total)  # of the first rows exactly theirs
         self.count += count
+
+    @property
+    def mean(self) -> NDArray[np.float64]:
+        """[D] means; 0 where there is no value."""
+        return (self._origin + self._mean).astype(np.float64)
+
+    @property
+    def rest(self) -> NDArray[np.float64]:
+        """[D] parts of the means that the doubles of :attr:`mean` do not hold."""
+        return (self._origin - self.mean + self._mean).astype(np.float64)
 
     @property
     def deviation(self) -> NDArray[np.float64]:
@@ -50,6 +64,6 @@ class Moments:
 
         Where squares are not finite, neither are they.
         """
-        deviation = np.sqrt(self._squares / np.maximum(self.count, 1))
+        deviation = np.sqrt(self._squares / np.maximum(self.count, 1)).astype(np.float64)
         # What is left of a constant by rounding is none.
-        return np.where(deviation <= 1e-12 * np.abs(self.mean), 0, deviation)
+        return np.where(deviation <= 1e-12 * np.abs(self._mean), 0, deviation)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.data.columns.assembled import Assembled, FeatureBlock, FeatureColumn, Statistics
-from gsplit.data.columns.block_rows import columns_of, name_of_feature, rows_of
+from gsplit.data.columns.block_rows import column_of_feature, columns_of, rows_of
 from gsplit.data.columns.moments import Moments
 from gsplit.errors import InputError
 
@@ -30,7 +30,7 @@ def statistics_of(features: Assembled, block: FeatureBlock, training: NDArray[np
         return block.statistics
     nothing, one = np.zeros(block.width), np.ones(block.width)
     if not features.takes_moments:
-        return Statistics(fill=nothing, mean=nothing, deviation=one)
+        return Statistics(fill=nothing, mean=nothing, rest=nothing, deviation=one)
     moments = _moments_of(features, block, training)
     widths = [column.width for column in block.columns]
     codes = np.repeat([column.kind == "code" for column in block.columns], widths)
@@ -39,6 +39,7 @@ def statistics_of(features: Assembled, block: FeatureBlock, training: NDArray[np
     return Statistics(
         fill=np.where(codes, 0.0, moments.mean) if features.missing == "mean" else nothing,
         mean=np.where(scaled, moments.mean, 0.0),
+        rest=np.where(scaled, moments.rest, 0.0),
         deviation=np.where(scaled & (deviation > 0), deviation, 1.0),
     )
 
@@ -54,13 +55,13 @@ def _moments_of(features: Assembled, block: FeatureBlock, training: NDArray[np.i
     if lacking.any():
         among = "training vertex" if len(training) else "vertex"
         raise InputError(
-            f"{block.path}: column {name_of_feature(block, int(np.argmax(lacking)))} has no value of any {among} to "
+            f"{block.path}: {column_of_feature(block, int(np.argmax(lacking)))} has no value of any {among} to "
             "take a mean of; drop the column, or --missing mean and --standardize"
         )
     large = np.array(needed, np.bool_) & ~np.isfinite(moments.deviation)
     if large.any():
         raise InputError(
-            f"{block.path}: numbers of column {name_of_feature(block, int(np.argmax(large)))} are too large for the "
+            f"{block.path}: numbers of {column_of_feature(block, int(np.argmax(large)))} are too large for the "
             "squares of their deviations; divide them first"
         )
     return moments

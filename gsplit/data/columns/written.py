@@ -62,7 +62,7 @@ def write_features(
                 bar.update(len(piece))
     if copied != rows:
         raise InputError(f"{called}: there are {copied} rows of features, but {rows} were announced")
-    log_rounded(called, rounding, lambda feature: str(feature + 1))
+    log_rounded(called, rounding, lambda feature: f"column {feature + 1}")
     return []
 
 

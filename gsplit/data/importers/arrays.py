@@ -70,7 +70,7 @@ def numbers_to_regress(
         there = ~np.isnan(labels[:, at])
         rounding.add(exact[there, at : at + 1], labels[there, at : at + 1], slice(at, at + 1))
     log_rounded(
-        what, rounding, lambda at: str(at + 1), "; subtract a constant, or divide by one, to keep differences"
+        what, rounding, lambda at: f"column {at + 1}", "; subtract a constant, or divide by one, to keep differences"
     )
     return labels, labels.shape[1]
 

@@ -16,7 +16,7 @@ from gsplit.data.columns.assembled import FeatureColumn, Kind
 from gsplit.data.importers.checked import NotNumbersError, printable_line
 from gsplit.data.importers.gaps import Gaps
 from gsplit.data.importers.same_numbers import respelt
-from gsplit.data.importers.tables import Table
+from gsplit.data.importers.tables import Table, read_exactly
 from gsplit.data.importers.times import UNITS, check_form, days_of, form_of, wanted
 from gsplit.errors import InputError
 
@@ -173,7 +173,9 @@ def _features(
     table: Table, begin: int, values: Sequence[Any], made: Sequence[FeatureColumn]
 ) -> NDArray[np.floating[Any]]:
     """The features [n, width] of the rows from ``begin`` on, of their numbers or texts."""
-    dtype = np.float64 if any(each.kind in EXACT for each in made) else np.float32
+    dtype: Any = np.float64 if any(each.kind in EXACT for each in made) else np.float32
+    if any(values.dtype == np.longdouble for values, each in zip(values, made, strict=True) if _reads_numbers(each)):
+        dtype = np.longdouble
     out = np.empty((len(values[0]), sum(each.width for each in made)), dtype)
     at = 0
     for column, each in zip(values, made, strict=True):
@@ -195,11 +197,11 @@ def _both(
 ) -> Iterator[tuple[list[NDArray[Any]], list[Any]]]:
     """Columns of numbers and columns of texts of the same rows."""
     if not texts:
-        yield from ((chunk, []) for chunk in table.read(numbers, [np.float64] * len(numbers)))
+        yield from ((chunk, []) for chunk in read_exactly(table, numbers))
     elif not numbers:
         yield from (([], chunk) for chunk in table.texts(texts))
     else:
-        yield from zip(table.read(numbers, [np.float64] * len(numbers)), table.texts(texts), strict=True)
+        yield from zip(read_exactly(table, numbers), table.texts(texts), strict=True)
 
 
 Encoded = tuple[NDArray[Any], "int | None"]

@@ -13,7 +13,7 @@ import numpy as np
 
 from gsplit.data.importers.column_names import named_column, named_columns, shown_column, shown_names
 from gsplit.data.importers.source import EdgeChunk, EdgeChunks, GraphSource
-from gsplit.data.importers.tables import Table, open_table
+from gsplit.data.importers.tables import Table, open_table, read_exactly
 from gsplit.errors import InputError
 
 logger = logging.getLogger(__name__)
@@ -74,7 +74,7 @@ def load_edge_list(path: Path, ends: EndColumns = EndColumns()) -> GraphSource: 
 
     def chunks() -> Iterator[EdgeChunk]:
         with _telling_of_any_ids():
-            for source, destination, *weight in table.read(columns, [int, int, np.float64][: len(columns)]):
+            for source, destination, *weight in read_exactly(table, columns, [int, int, np.float64][: len(columns)]):
                 yield EdgeChunk(source=source, destination=destination, weight=weight[0] if weighted else None)
 
     return GraphSource(

@@ -23,7 +23,7 @@ def kept_edges(found: GraphSource, folder: Path) -> tuple[GraphSource, int]:
     Raises:
         InputError: for ids below 0.
     """
-    spill = EdgeSpill(folder, weights=np.float64 if found.edges.weighted else None)
+    spill = EdgeSpill(folder)
     count, bound = 0, 0
     try:
         for chunk in found.edges.chunks():

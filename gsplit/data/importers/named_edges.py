@@ -20,7 +20,7 @@ from gsplit.data.importers.checked import printable_line
 from gsplit.data.importers.column_names import refuse_numbers_as_header, shown_column
 from gsplit.data.importers.edge_list import EdgeColumns, EndColumns, ends_of
 from gsplit.data.importers.source import EdgeChunk, EdgeChunks, GraphSource
-from gsplit.data.importers.tables import Table, open_table
+from gsplit.data.importers.tables import Table, open_table, read_exactly
 from gsplit.data.importers.text_rules import TextRules, is_by_number
 from gsplit.data.spill import EdgeSpill
 from gsplit.errors import InputError
@@ -146,7 +146,7 @@ def load_named_edges(
         shown = [f"{shown_column(table, column)} {prefix or '(none)'}" for column, prefix in ends]
         logger.info("%s: ids have prefixes, those in the column %s, those in %s", path, *shown)
     weighted = columns.weight is not None
-    spill = EdgeSpill(folder, weights=np.float64 if weighted else None)
+    spill = EdgeSpill(folder)
     begin = 0
     with closing(spill):
         for sources, destinations, weight in _chunks(table, columns.sources, columns.destinations, columns.weight):
@@ -216,7 +216,7 @@ def _chunks(
 ) -> Iterator[tuple[list[Any], list[Any], NDArray[np.float64] | None]]:
     """Texts of the sources, of the destinations, and weights or None, some rows at a time."""
     texts = table.ids([*sources, *destinations])
-    weights = table.read([weight], [np.float64]) if weight is not None else None
+    weights = read_exactly(table, [weight]) if weight is not None else None
     left = np.empty(0)
     for columns in texts:
         rows = len(columns[0])

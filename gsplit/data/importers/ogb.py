@@ -164,7 +164,7 @@ def _text_rows(path: Path, n: int) -> Rows:
 
     def chunks() -> Iterator[NDArray[Any]]:
         done = 0
-        for chunk in chunks_of(table, float):
+        for chunk in chunks_of(table, np.float64):
             done += len(chunk)
             if done > n:
                 raise InputError(f"{path} has more than {n} rows; the graph has {n} vertices")

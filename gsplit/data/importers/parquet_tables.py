@@ -172,6 +172,10 @@ class ParquetTable:
         """Return whether the schema says that a column holds numbers."""
         return self._columns.is_number(self._schema.field(column).type)
 
+    def may_round(self, column: int) -> bool:
+        """Return whether doubles may not hold the numbers of a column, as they hold floats."""
+        return not self._pyarrow.types.is_floating(self._columns.value_type(self._schema.field(column).type))
+
     def holds_truths(self, column: int) -> bool:
         """Return whether the schema says so, or the first text of a column is true or false."""
         type_ = self._columns.value_type(self._schema.field(column).type)

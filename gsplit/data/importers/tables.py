@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
 from numpy.typing import NDArray
 
+from gsplit.data.columns.rounding import LARGEST, WHOLE
 from gsplit.data.importers.checked import is_number
 from gsplit.data.importers.content import is_parquet
 from gsplit.data.importers.gaps import USUAL, Gaps
@@ -63,6 +66,9 @@ class Table(Protocol):
     def holds_truths(self, column: int) -> bool:
         """Return whether the first value of a column, among its first rows, is true or false."""
 
+    def may_round(self, column: int) -> bool:
+        """Return whether doubles may not hold the numbers of a column: whole ones of 64 bits, or texts."""
+
     def num_rows(self) -> int:
         """Number of rows; text is read from top to bottom for it."""
 
@@ -88,6 +94,46 @@ def open_table(
     if is_parquet(path):
         return ParquetTable(path, gaps)
     return TextTable(path, words, header=header, gaps=gaps)
+
+
+def read_exactly(
+    table: Table, columns: Sequence[int], kinds: Sequence[type] | None = None
+) -> Iterator[list[NDArray[Any]]]:
+    """Read columns of numbers as :meth:`Table.read` does, but whole ones that doubles do not hold as long doubles.
+
+    Args:
+        table: where from; where there are such numbers, these columns are read a second time, as texts.
+        columns: of it.
+        kinds: of the columns; None: all are ``np.float64``.
+    """
+    kinds = kinds or [np.float64] * len(columns)
+    doubles = [at for at, kind in enumerate(kinds) if kind is np.float64 and table.may_round(columns[at])]
+    texts: Iterator[list[Any]] | None = None
+    for number, chunk in enumerate(table.read(columns, kinds)):
+        if texts is None and any(_are_large(chunk[at]) for at in doubles):
+            texts = itertools.islice(table.texts([columns[at] for at in doubles]), number, None)
+        if texts is not None:
+            for at, words in zip(doubles, next(texts), strict=True):
+                chunk[at] = _whole(chunk[at], words)
+        yield chunk
+
+
+def _are_large(values: NDArray[np.float64]) -> bool:
+    return bool(np.fmax.reduce(values, initial=0) >= WHOLE or np.fmin.reduce(values, initial=0) <= -WHOLE)
+
+
+def _whole(values: NDArray[np.float64], texts: Any) -> NDArray[Any]:
+    """Numbers as long doubles where texts write them as whole ones that are too large for doubles."""
+    import pyarrow.compute as pc
+
+    at = np.flatnonzero((np.abs(values) >= WHOLE) & (np.abs(values) <= LARGEST))
+    words = pc.replace_substring_regex(pc.utf8_trim_whitespace(texts.take(at)), r"\.0*$", "")
+    whole = pc.match_substring_regex(words, "^-?[0-9]+$").to_numpy(zero_copy_only=False)
+    if not whole.any():
+        return values
+    numbers = values.astype(np.longdouble)
+    numbers[at[whole]] = np.array(words.filter(whole).to_pylist(), "U").astype(np.longdouble)
+    return numbers
 
 
 def is_numeric(table: Table, column: int) -> bool:

@@ -14,7 +14,7 @@ from gsplit.data.importers.checked import is_number
 from gsplit.data.importers.content import Blocks
 from gsplit.errors import InputError
 
-BLOCK_BYTES = 1 << 24
+BLOCK_BYTES = 1 << 22
 """Bytes of text parsed at once."""
 SNIFF_BYTES = 1 << 16
 DELIMITERS = ";\t,"

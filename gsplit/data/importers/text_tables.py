@@ -178,6 +178,10 @@ class TextTable:
         """Return whether the file says that a column holds numbers, as text does of none."""
         return False
 
+    def may_round(self, column: int) -> bool:
+        """Return whether doubles may not hold the numbers of a column, as those of any may not here."""
+        return True
+
     def holds_truths(self, column: int) -> bool:
         """Return whether the first value of a column, among its first rows, is true or false."""
         return are_truths((fields[column] for fields in self._head if column < len(fields)), self.gaps)
