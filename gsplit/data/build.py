@@ -161,8 +161,7 @@ def fill_store(
     if source.edge_history is not None:
         history = source.edge_history.then(rule, repeated=tally.repeated, reverses=tally.reverses, loops=tally.loops)
         header[HISTORY] = asdict(history)
-    if source.gaps is not None:
-        header["gaps"] = list(source.gaps)
+    header |= source.table_rules.described()
     if source.grown_from:
         header["grown_from"] = list(source.grown_from)
     writer.describe(FILE, header)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, cast
@@ -18,12 +19,15 @@ from gsplit.data.importers.graph_store import store_source
 from gsplit.data.importers.named_edges import IdOptions
 from gsplit.data.importers.source import GraphSource
 from gsplit.data.importers.table_files import TableFile
+from gsplit.data.importers.table_rules import TableRules
 from gsplit.data.importers.text_rules import TextRules
 from gsplit.data.importers.unconnected import add_by_id, reach, reaches_of
 from gsplit.data.importers.vertex_files import VertexFiles
 from gsplit.data.repeats import resolved
 from gsplit.data.store import FILE, GraphStore, open_store
 from gsplit.errors import InputError
+
+logger = logging.getLogger(__name__)
 
 
 class FromStore(NamedTuple):
@@ -71,6 +75,7 @@ def from_store(
     build = _with_task(store, build, replaced=add is None and files.labels is not None)
     build = _with_dtype(store, build, replaced=add is None and bool(files.features))
     if add is not None:
+        _hold_texts(TableRules.of(store.description, str(store.path / FILE)), str(store.path))
         grown, named = _with_edges(store, add, files, ids, build, folder)
         return FromStore(grown, named, _as_before(files, grown), build, store.graph)
     if files.vertices or files.unknown == "add":
@@ -129,7 +134,7 @@ def _as_before(files: VertexFiles, source: GraphSource) -> VertexFiles:
     Raises:
         InputError: for flags that do not go with ``--add``.
     """
-    where, gaps = source.where, WORDS if source.gaps is None else source.gaps
+    where, gaps, unlabelled = source.where, source.table_rules.gaps, source.table_rules.unlabelled
     if files.gaps not in (WORDS, gaps):
         raise InputError(
             f"--gaps {','.join(files.gaps)} with --add: those of the tables of {where} hold, {','.join(gaps)}; "
@@ -147,7 +152,31 @@ def _as_before(files: VertexFiles, source: GraphSource) -> VertexFiles:
         )
     if files.missing != "refuse" and not files.features:
         raise InputError(f"--missing {files.missing} is for --features; there is none")
+    if known := set(files.unlabelled).intersection(source.classes or ()):
+        raise InputError(
+            f"--unlabelled {','.join(files.unlabelled)} with --add: {min(known)} is a class of {where}; drop it, or "
+            "import all at once"
+        )
+    if files.labels or files.label_column:
+        files = replace(files, unlabelled=tuple(dict.fromkeys((*unlabelled, *files.unlabelled))))
     return replace(files, gaps=gaps)
+
+
+def _hold_texts(rules: TableRules, where: str) -> None:
+    """Read the tables that are added by the rules of those of a store.
+
+    Raises:
+        InputError: where a flag says something else.
+    """
+    texts, usual = TextRules.current(), TableRules()
+    if usual.quote not in (rules.quote, texts.quote) and rules.quote != texts.quote:
+        raise InputError(
+            f"--quote {texts.quote} with --add: the tables of {where} were read with --quote {rules.quote}; drop it"
+        )
+    if str(rules):
+        logger.info("%s: its tables were read with %s, and so are those that are added", where, rules)
+    quote = texts.quote if rules.quote == usual.quote else rules.quote
+    replace(texts, quote=quote, strip=texts.strip or rules.strip).hold()
 
 
 def _with_edges(

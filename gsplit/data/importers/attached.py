@@ -20,12 +20,12 @@ from gsplit.data.ids.vertex_ids import VertexIds, WholeIds
 from gsplit.data.importers.column_kinds import SKIP, parse_columns
 from gsplit.data.importers.column_names import flag_value, kinds_by_column, named_column, names_in
 from gsplit.data.importers.feature_tables import Joining, array_block, features_of
-from gsplit.data.importers.gaps import WORDS
 from gsplit.data.importers.label_tables import labels_of, times_of
 from gsplit.data.importers.matching import NO_IDS
 from gsplit.data.importers.row_rules import RowRules
 from gsplit.data.importers.set_files import SPLIT_WORDS, set_of_file, sets_of_file
 from gsplit.data.importers.source import GraphSource
+from gsplit.data.importers.table_rules import TableRules
 from gsplit.data.importers.tables import open_table
 from gsplit.data.importers.text_rules import TextRules
 from gsplit.data.importers.text_tables import TextTable
@@ -73,8 +73,10 @@ class _Attached:
         self._labels_at, self._split_at, self._times_at = places_of(files, named=ids is not None)
         if kept is not None:
             self._begin_to_grow(kept)
-        if files.gaps != WORDS:
-            self._put(gaps=tuple(files.gaps))
+        given, texts = TableRules(unlabelled=files.unlabelled), TextRules.current()
+        if kept is None:
+            given = replace(given, gaps=files.gaps, quote=texts.quote, strip=texts.strip)
+        self._put(table_rules=replace(source.table_rules, **given.described()))
         tells_count = kept is not None or source.num_vertices is None
         self._put_features()
         self._put_labels()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,8 +9,8 @@ from typing import Any
 from gsplit.data.edge_history import history_of
 from gsplit.data.ids.kept_ids import KeptIds, copy_ids
 from gsplit.data.importers.source import GraphSource, graph_source
+from gsplit.data.importers.table_rules import TableRules
 from gsplit.data.store import FILE, GraphStore, open_store
-from gsplit.errors import InputError
 
 
 class CopiedIds:
@@ -44,27 +43,9 @@ def store_source(store: GraphStore) -> GraphSource:
     kept = store.ids()
     ids = None if kept is None else CopiedIds(store, kept)
     columns = tuple(store.description.get("columns", ()))
-    gaps = kept_gaps(store.description, str(store.path / FILE))
+    rules = TableRules.of(store.description, str(store.path / FILE))
     history = history_of(store.description, str(store.path / FILE))
     source = graph_source(store.name, store.graph, str(store.path))
     if history is not None and history.duplicates == "count":
         source = replace(source, edges=replace(source.edges, counts=True))
-    return replace(source, ids=ids, columns=columns, gaps=gaps, edge_history=history)
-
-
-def kept_gaps(described: Mapping[str, Any], where: str) -> tuple[str, ...] | None:
-    """Words that stand for no value in the tables of a store; None where they are the usual ones.
-
-    Args:
-        described: what ``graph.json`` says of the store.
-        where: what messages call that file.
-
-    Raises:
-        InputError: where the entry is damaged.
-    """
-    words = described.get("gaps")
-    if words is None:
-        return None
-    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-        raise InputError(f"{where} is damaged where it says which words stand for no value")
-    return tuple(words)
+    return replace(source, ids=ids, columns=columns, table_rules=rules, edge_history=history)

@@ -18,6 +18,7 @@ from gsplit.data.columns.assembled import Assembled
 from gsplit.data.edge_history import EdgeHistory
 from gsplit.data.graph import VERTEX_SETS, GraphArrays
 from gsplit.data.ids.vertex_ids import KeepsIds
+from gsplit.data.importers.table_rules import TableRules
 from gsplit.data.labels.time_sets import Times
 
 
@@ -101,8 +102,8 @@ class GraphSource:
     """Addition to messages where ids are not those of vertices that count from 0."""
     places: dict[str, Callable[[int], str]] = field(default_factory=dict)
     """Name in messages of the i-th vertex of a vertex set in that file, counted from 0: its line in a text."""
-    gaps: tuple[str, ...] | None = None
-    """Words of its tables that stand for no value, where they are not the usual ones: they hold for those to come."""
+    table_rules: TableRules = TableRules()  # noqa: RUF009 (frozen)
+    """Rules by which its tables were read: they hold for those to come."""
     edge_history: EdgeHistory | None = EdgeHistory()  # noqa: RUF009 (frozen)
     """What became of repeated edges before; None where that is not known."""
     grown_from: tuple[str, ...] = ()

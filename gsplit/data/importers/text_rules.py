@@ -10,6 +10,8 @@ from typing import Any, Literal
 
 from gsplit.config.fields import Checked
 
+Quote = Literal['"', "'", "none"]
+
 
 @dataclass(frozen=True, kw_only=True)
 class TextRules(Checked):
@@ -17,7 +19,7 @@ class TextRules(Checked):
 
     # The docstrings are the help of the command.
 
-    quote: Literal['"', "'", "none"] = '"'
+    quote: Quote = '"'
     """Mark of quotes in tables of text: a field in them may hold delimiters and line ends. none: quotes are
     characters like others."""
     strip: bool = False
@@ -48,6 +50,10 @@ class TextRules(Checked):
     def current() -> TextRules:
         """Return the rules of the command that is under way."""
         return _CURRENT.get()
+
+    def hold(self) -> None:
+        """Read all tables by these rules until the context of others ends."""
+        _CURRENT.set(self)
 
     @contextmanager
     def applied(self) -> Iterator[None]:
