@@ -158,7 +158,7 @@ def _usual(table: Table, named: bool) -> tuple[int, int]:
     """Columns of source and destination, by their usual names or their places."""
     if table.num_columns < 2:
         raise InputError(
-            f"{table.path} has one column; an edge needs two, with a comma, semicolon, tab or space between"
+            f"{table.path} has one column; an edge needs two, with a comma, semicolon, tab, | or space between"
         )
     source = _usual_column(table, SOURCES, "--source-column")
     destination = _usual_column(table, DESTINATIONS, "--destination-column")

@@ -18,7 +18,8 @@ BLOCK_BYTES = 1 << 22
 """Bytes of text parsed at once."""
 SNIFF_BYTES = 1 << 16
 DELIMITERS = ";\t,"
-DOUBLE_COLON = "::"
+BAR, DOUBLE_COLON = "|", "::"
+"""Delimiters where all lines have them equally often: values may hold them, too."""
 UNIT = b"\x1f"
 """Mark that stands for two colons: parsers take one character."""
 SAID = re.compile(rb'"?sep=(.)"?\r?\n?', re.IGNORECASE)
@@ -81,12 +82,11 @@ class TextFormat:
         text = top.first.decode(errors="replace").rstrip("\r\n")
         unquoted = re.sub(f"{quote}[^{quote}]*{quote}", "", text) if quote else text
         delimiter = top.delimiter or next((mark for mark in DELIMITERS if mark in unquoted), " ")
-        if (
-            top.delimiter is None
-            and _is_regular(top.sample, DOUBLE_COLON, None)
-            and not _is_regular(top.sample, delimiter, quote)
-        ):
-            return cls(delimiter=UNIT.decode(), quote=None)
+        if top.delimiter is None and not _is_regular(top.sample, delimiter, quote):
+            if _is_regular(top.sample, DOUBLE_COLON, None):
+                return cls(delimiter=UNIT.decode(), quote=None)
+            if _is_regular(top.sample, BAR, quote):
+                return cls(delimiter=BAR, quote=quote)
         lined_up = delimiter == " " and re.search(rb"[ \t]{2}|^[ \t]|[ \t]\r?$", top.sample, re.M)
         return cls(delimiter=delimiter, quote=quote, is_squeezed=bool(lined_up))
 

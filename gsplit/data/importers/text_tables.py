@@ -1,4 +1,4 @@
-"""Tables in text, with comma, semicolon, tab, ``::`` or spaces between fields, read in chunks.
+"""Tables in text, with comma, semicolon, tab, ``|``, ``::`` or spaces between fields, read in chunks.
 
 pyarrow parses. Where it finds a mistake the text is read again, line by line, so that the message can name the line.
 """

@@ -57,10 +57,9 @@ def test_all_tables_of_a_command_have_the_same_quotes(tmp_path):
     (tmp_path / "more.csv").write_text('src,dst\n"b,"new\n')
     (tmp_path / "more-x.csv").write_text('id,x,kind\n"new,3,5"\n')
     more = {"add": tmp_path / "more.csv", "features": tmp_path / "more-x.csv"}
-    grown = gsplit.import_graph(store.path, tmp_path / "grown", quote="none", **more)
-    assert grown.graph.features.tolist() == [[1, 0, 1], [2, 1, 0], [3, 0, 1]]
-    with pytest.raises(InputError, match="quotes"):
-        gsplit.import_graph(store.path, tmp_path / "other", **more)
+    for flags in ({"quote": "none"}, {}):  # which the store keeps
+        grown = gsplit.import_graph(store.path, tmp_path / "grown", **more, **flags, overwrite=True)
+        assert grown.graph.features.tolist() == [[1, 0, 1], [2, 1, 0], [3, 0, 1]]
 
 
 SPACED = "src,dst\na,b\n a,b \nc ,b\nc  ,b\n"
@@ -166,6 +165,34 @@ def test_two_colons_in_names_are_no_delimiter(tmp_path):
         "std::d",
     ]
     assert names_of(imported(tmp_path, "a::b c::d\n", header=False)) == ["a::b", "c::d"]
+
+
+BARS = 'src|dst|weight\n"a|b"|c, d|2.5\nx; y|"a|b"|1\nc, d|x; y|0.5\n'
+
+
+@pytest.mark.parametrize("sniffed", [1 << 16, 8])
+def test_bars_are_a_delimiter(tmp_path, monkeypatch, sniffed):
+    monkeypatch.setattr(text_format, "SNIFF_BYTES", sniffed)
+    (tmp_path / "x.csv").write_text('id|x|kind\n"a|b"|1|New York\nx; y||Los Angeles\nc, d|3|New York\n')
+    columns = {"features": tmp_path / "x.csv", "columns": ["kind:category"], "missing": "zero"}
+    store = imported(tmp_path, BARS, **columns)
+    frame = pd.read_csv(io.StringIO(BARS), sep="|")
+    assert names_of(store) == list(dict.fromkeys(frame[["src", "dst"]].to_numpy().ravel()))
+    assert sorted(store.graph.edge_weight.tolist()) == sorted(frame.weight)
+    assert store.graph.features.tolist() == [[1, 0, 1], [3, 0, 1], [0, 1, 0]]
+    (tmp_path / "more.csv").write_text("src|dst|weight\nc, d|new|7\n")
+    grown = gsplit.import_graph(
+        store.path, tmp_path / "grown", add=tmp_path / "more.csv", missing="zero", **{"features": tmp_path / "x.csv"}
+    )
+    assert names_of(grown) == ["a|b", "c, d", "x; y", "new"]
+
+
+def test_bars_in_names_are_no_delimiter(tmp_path):
+    assert names_of(imported(tmp_path, "src,dst\na|b,c|d\n")) == ["a|b", "c|d"]
+    assert names_of(imported(tmp_path, "a|b c|d\n", header=False)) == ["a|b", "c|d"]
+    (tmp_path / "y.csv").write_text("id,y\na,Action|Drama\nb,Drama|War\n")
+    store = imported(tmp_path, "src,dst\na,b\n", labels=tmp_path / "y.csv", label_separator="|")
+    assert store.graph.classes == ("Action", "Drama", "War")
 
 
 def test_a_short_row_between_two_colons_has_a_line(tmp_path):
