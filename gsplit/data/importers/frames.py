@@ -114,6 +114,26 @@ def given_set(value: Any, called: str, ids: IdNames) -> Any:
     return marked.to_frame(index=False) if marked.nlevels > 1 else np.asarray(marked)
 
 
+def check_edge_order(edge_index: Any, edge_weight: Any, where: str) -> None:
+    """Check that columns of pandas that are parts of edges belong together row by row.
+
+    Raises:
+        InputError: for an index that does not count the edges, and that not all parts have.
+    """
+    pair = edge_index if isinstance(edge_index, (tuple, list)) and len(edge_index) == 2 else ()
+    parts = [each for each in (*pair, edge_weight) if each is not None]
+    columns = [each for each in parts if hasattr(each, "iloc")]
+    shared = columns[0].index if pair and len(columns) == len(parts) else None
+    for column in columns:
+        index = np.arange(len(column)) if shared is None else shared
+        if len(index) == len(column) and not np.array_equal(column.index, index):
+            raise InputError(
+                f"{where}: a column of edge_index or edge_weight has another index than the others, or one that does "
+                "not count the edges; .reset_index(drop=True) takes each in its order, and a table with the columns "
+                "src, dst and weight keeps them together"
+            )
+
+
 def _keeps_index(value: Any, called: str, ids: IdNames | None) -> bool:
     """Return whether the index of a frame or a column of pandas becomes a column: where it has a name."""
     if not hasattr(value, "index"):

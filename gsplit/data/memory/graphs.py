@@ -14,7 +14,15 @@ from gsplit.data.build import BuildOptions, fill_store
 from gsplit.data.folders import FolderWriter, writing_folder
 from gsplit.data.graph import VERTEX_SETS
 from gsplit.data.importers.databases import Queries
-from gsplit.data.importers.frames import IdNames, frame_file, given_file, given_set, is_frame, set_file
+from gsplit.data.importers.frames import (
+    IdNames,
+    check_edge_order,
+    frame_file,
+    given_file,
+    given_set,
+    is_frame,
+    set_file,
+)
 from gsplit.data.importers.in_memory import arrays_source
 from gsplit.data.importers.keys import Keys
 from gsplit.data.importers.named_edges import IdOptions
@@ -117,6 +125,7 @@ def from_arrays(
             overwrite=overwrite,
             options=options,
         )
+    check_edge_order(edge_index, edge_weight, where)
     source = arrays_source(
         edge_index,
         x,
@@ -255,6 +264,7 @@ def _of_tables(
             source: TableFile | GraphSource = frame_file(edge_index, folder, f"{where}: edge_index", None)
         else:
             arrays = {key: None if key in kept else value for key, value in others.items()}
+            check_edge_order(edge_index, edge_weight, where)
             source = arrays_source(
                 edge_index,
                 arrays["x"],

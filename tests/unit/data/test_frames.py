@@ -154,6 +154,22 @@ def test_masks_go_by_the_index_that_features_and_labels_go_by(mask):
             assert (store.graph.train_idx.tolist(), store.graph.labels.tolist()) == ([2], [0, 1, 2])
 
 
+def test_weights_go_by_no_index_that_the_edges_have_not():
+    edges = pd.DataFrame({"src": [0, 1, 2, 3], "dst": [1, 2, 3, 0], "weight": [1.0, 2, 3, 4]}).iloc[[3, 1, 2]]
+    wanted = gsplit.from_arrays(edges, num_vertices=4).graph
+    pair = edges.src, edges.dst
+    for weight in (edges.weight, edges[["weight"]]):
+        assert_equal_graphs(gsplit.from_arrays(pair, edge_weight=weight, num_vertices=4).graph, wanted)
+    array = np.array(pair)
+    for own, weight in ((array, edges.weight), (pair, edges.weight.sort_index()), (pair, edges.weight.to_numpy())):
+        with pytest.raises(InputError, match=r"gsplit.from_arrays: .* edge_weight has another index .* reset_index"):
+            gsplit.from_arrays(own, edge_weight=weight)
+    in_order = edges.weight.reset_index(drop=True)
+    assert_equal_graphs(gsplit.from_arrays(array, edge_weight=in_order, num_vertices=4).graph, wanted)
+    with pytest.raises(InputError):
+        gsplit.from_arrays((edges.src, edges.dst.sort_index()))
+
+
 def test_masks_go_by_an_index_of_several_columns():
     edges = pd.DataFrame({"a": [1, 1], "b": [1, 2], "c": [1, 2], "d": [2, 1]})
     ids = pd.MultiIndex.from_tuples([(1, 2), (2, 1), (1, 1)], names=["shop", "till"])
