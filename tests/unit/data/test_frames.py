@@ -162,7 +162,7 @@ def test_weights_go_by_no_index_that_the_edges_have_not():
         assert_equal_graphs(gsplit.from_arrays(pair, edge_weight=weight, num_vertices=4).graph, wanted)
     array = np.array(pair)
     for own, weight in ((array, edges.weight), (pair, edges.weight.sort_index()), (pair, edges.weight.to_numpy())):
-        with pytest.raises(InputError, match=r"gsplit.from_arrays: .* edge_weight has another index .* reset_index"):
+        with pytest.raises(InputError, match=r"gsplit.from_arrays: .* edge_weight has another index .*reset_index"):
             gsplit.from_arrays(own, edge_weight=weight)
     in_order = edges.weight.reset_index(drop=True)
     assert_equal_graphs(gsplit.from_arrays(array, edge_weight=in_order, num_vertices=4).graph, wanted)
