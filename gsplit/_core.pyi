@@ -114,7 +114,7 @@ def rows_from_edges(
     seen: NDArray[Any],
     repeats: Repeats,
     add_loops: bool,
-) -> tuple[NDArray[np.int64], NDArray[Any], NDArray[np.float64], int, int, int]: ...
+) -> tuple[NDArray[np.int64], NDArray[Any], NDArray[np.float64], int, int, int, int]: ...
 def walk_edges(
     indptr: NDArray[np.int64],
     indices: NDArray[Any],

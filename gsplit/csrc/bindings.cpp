@@ -211,7 +211,8 @@ void bind_graph(nb::module_& m) {
                                          std::span<Index>(seen.data(), seen.size()), repeats, add_loops);
         }
         return nb::make_tuple(to_numpy(std::move(rows.degrees)), to_numpy(std::move(rows.indices)),
-                              to_numpy(std::move(rows.weights)), rows.duplicates, rows.reverses, rows.loops);
+                              to_numpy(std::move(rows.weights)), rows.duplicates, rows.differing, rows.reverses,
+                              rows.loops);
       },
       nb::arg("pairs"), nb::arg("weights").none(), nb::arg("own"), nb::arg("first"), nb::arg("degrees"),
       nb::arg("seen"), nb::arg("repeats"), nb::arg("add_loops"));

@@ -134,6 +134,7 @@ Rows<Index> rows_from_edges(std::span<const Index> pairs, std::optional<std::spa
           continue;
         }
       } else if (const int64_t kept = seen[source]; kept >= 0) {  // seen: where in the row the source stands
+        if (weights && !reverse) out.differing += (*weights)[e] != row_weights[kept];
         if (weights && (!reverse || kept >= own_kept)) {
           combine(repeats, row_weights[kept], (*weights)[e]);
           ++counts[kept];

@@ -32,6 +32,7 @@ struct Rows {
   std::vector<Index> indices;    // [edges kept], in order of first appearance within each row
   std::vector<double> weights;   // [edges kept]; empty without weights
   int64_t duplicates = 0;        // edges of the source that repeat another one
+  int64_t differing = 0;         // those of them that have another weight than what the edge has so far
   int64_t reverses = 0;          // reverse edges that were added
   int64_t loops = 0;             // self-loops that were added
 };

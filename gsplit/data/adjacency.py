@@ -57,6 +57,8 @@ class Tally:
 
     repeated: int = 0
     """Edges of the source that repeat another one."""
+    differing: int = 0
+    """Those of them that have another weight."""
     self_loops: int = 0
     """Self-loops that were dropped."""
     reverses: int = 0
@@ -301,7 +303,7 @@ def _write_rows(
             begin, end = int(edges.bounds[b]), int(edges.bounds[b + 1])
             pairs, weight = edges.files.read(b)
             own = int(edges.own[b])
-            kept, indices, weights, repeated, reverses, loops = _core.rows_from_edges(
+            kept, indices, weights, repeated, differing, reverses, loops = _core.rows_from_edges(
                 pairs,
                 None if weight is None else weight.astype(np.float64, copy=False),
                 own,
@@ -319,6 +321,7 @@ def _write_rows(
                     rounding.add(weights[:, None], rounded[:, None])
                 weight_out.write(rounded)
             tally.repeated += repeated
+            tally.differing += differing
             tally.reverses += reverses
             tally.loops += loops
             if rule == "refuse" and repeated and refused is None:

@@ -159,13 +159,21 @@ def fill_store(
     if columns:
         header["columns"] = columns
     if source.edge_history is not None:
-        history = source.edge_history.then(rule, repeated=tally.repeated, reverses=tally.reverses, loops=tally.loops)
-        header[HISTORY] = asdict(history)
+        then = source.edge_history.then(rule, repeated=tally.repeated, reverses=tally.reverses, loops=tally.loops)
+        header[HISTORY] = asdict(then)
     header |= source.table_rules.described()
     if source.grown_from:
         header["grown_from"] = list(source.grown_from)
     writer.describe(FILE, header)
     _report(source.where, tally, cleaning)
+    history = source.edge_history
+    if tally.differing and rule == "first" and history is not None and (history.reverses or history.loops):
+        logger.warning(
+            "%s: %s edges are there already with another weight, which stays; where it is that of a reverse edge or a "
+            "self-loop that was added, it is not theirs: import all edges at once, without --add",
+            source.where,
+            f"{tally.differing:,}",
+        )
     remark(graph, source.where)
 
 

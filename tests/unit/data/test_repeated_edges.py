@@ -307,3 +307,22 @@ def test_a_sum_beyond_float32_is_refused():
     with pytest.raises(InputError) as caught:
         import_graph("e.csv", "out", duplicates="mean")
     says(caught.value, "e.csv, line 3, 1e+39, float32")
+
+
+@pytest.mark.parametrize(
+    ("old", "flags", "new", "told"),
+    [
+        ([(0, 1, 2)], {"undirected": True}, [(1, 0, 5), (1, 2, 7)], 1),
+        ([(0, 1, 2.1)], {"undirected": True}, [(1, 0, 2.1), (2, 0, 1)], 0),
+        ([(0, 1, 2)], {"self_loops": "add"}, [(1, 1, 5), (0, 0, 3)], 2),
+        ([(0, 1, 2)], {}, [(0, 1, 5)], 0),
+    ],
+)
+def test_weights_of_edges_that_were_added_before_are_told(tmp_path, caplog, old, flags, new, told):
+    for name, edges in (("old", old), ("new", new)):
+        text = "".join(f"{u},{v},{w}\n" for u, v, w in edges)
+        (tmp_path / f"{name}.csv").write_text("src,dst,weight\n" + text)
+    store = gsplit.import_graph(tmp_path / "old.csv", tmp_path / "old", **flags)
+    gsplit.import_graph(store.path, tmp_path / "grown", add=tmp_path / "new.csv", **flags)
+    lines = [line for line in caplog.messages if "are there already with another weight, which stays" in line]
+    assert [line.startswith(f"{store.path}: {told} edges") for line in lines] == [True] * (told > 0)
