@@ -169,8 +169,8 @@ def fill_store(
     history = source.edge_history
     if tally.differing and rule == "first" and history is not None and (history.reverses or history.loops):
         logger.warning(
-            "%s: %s edges are there already with another weight, which stays; where it is that of a reverse edge or a "
-            "self-loop that was added, it is not theirs: import all edges at once, without --add",
+            "%s: %s edges are there already with another weight, which stays; where it is that of a reverse edge or "
+            "a self-loop that was added, it is not theirs: import all edges at once, without --add",
             source.where,
             f"{tally.differing:,}",
         )

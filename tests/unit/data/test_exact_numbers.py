@@ -8,10 +8,12 @@ from __future__ import annotations
 import logging
 import sqlite3
 from contextlib import closing
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from support.stores import assert_equal_graphs
 
@@ -89,6 +91,15 @@ def test_what_a_type_does_not_hold_is_told(tmp_path, table_file, caplog, monkeyp
     (said,) = warnings(caplog)
     assert said.startswith(f"{features}: column {name}: {what}; --standardize keeps their differences, and")
     assert first < FAR
+
+
+def test_decimals_are_the_doubles_of_their_digits(tmp_path):
+    digits = [Decimal(int(number)).scaleb(-5) for number in np.random.default_rng(2).integers(-(10**15), 10**15, N)]
+    pq.write_table(pa.table({"x": pa.array(digits, pa.decimal128(20, 5))}), tmp_path / "x.parquet")
+    pq.write_table(pa.table(RING), tmp_path / "ring.parquet")
+    options = {"features": tmp_path / "x.parquet", "feature_dtype": "float64"}
+    graph = gsplit.import_graph(tmp_path / "ring.parquet", tmp_path / "store", **options).graph
+    assert graph.features[:, 0].tolist() == [float(str(each)) for each in digits]
 
 
 def test_numbers_that_every_type_holds_are_not_told(tmp_path, table_file, caplog):
