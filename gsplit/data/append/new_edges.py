@@ -60,14 +60,10 @@ def read_new_edges(
             raise InputError(f"--add takes an edge list in text or Parquet for a store with ids, and {add} is none")
         found, _ = load_named_edges(path, options, None, folder, ids)
         return found, ids.num_vertices
-    if path is None and not _is_edge_index(str(add)):
+    kind, place = ("", "") if path is not None else kind_of(str(add))
+    if path is None and (kind != "numpy" or Path(place).is_dir()):
         raise InputError(f"--add takes an edge list in text or Parquet, or an edge index in a .npy; {add} is neither")
     return kept_edges(load_source(add, ends=options.ends), folder)
-
-
-def _is_edge_index(source: str) -> bool:
-    kind, path = kind_of(source)
-    return kind == "numpy" and not Path(path).is_dir()
 
 
 def joined_edges(store: GraphStore, new: GraphSource, duplicates: str) -> EdgeChunks:

@@ -86,7 +86,8 @@ class _Attached:
         if files.split_by is None and self._split_at:
             self._put_sets(self._split_at)
         elif files.times is not None and self._times_at:
-            self._put_times(self._times_at, *files.times)
+            times = times_of(self._times_at, *files.times, self._rules, files.all_gaps)
+            self._put(times=times, vertex_sets={} if kept is None else self.source.vertex_sets)
         else:
             self._put_lists()
 
@@ -264,10 +265,6 @@ class _Attached:
             num_vertices=found.rows if n is None else self.source.num_vertices,
             called=dict.fromkeys(found.sets, str(path)),
         )
-
-    def _put_times(self, path: Path, column: str, word: str | None) -> None:
-        times = times_of(path, column, word, self._rules, self._files.all_gaps)
-        self._put(times=times, vertex_sets={} if self._kept is None else self.source.vertex_sets)
 
     def _put_lists(self) -> None:
         paths = {name: path for name in VERTEX_SETS if (path := getattr(self._files, name))}

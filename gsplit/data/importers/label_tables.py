@@ -110,12 +110,12 @@ def labels_of(
             column_of(table.table, column, table.name(column), usual_kind(table.table, column))
             for column in table.values
         ]
-        chunks = list(read_columns(table.table, table.values, made))
+        chunks = read_columns(table.table, table.values, made)
+        labels = np.concatenate([np.empty((0, len(table.values)), np.float32), *chunks])
     except NotNumbersError as error:
         several = len(table.values) > 1
         hint = "; several columns of labels are numbers; --label-column names the one with the classes"
         raise InputError(f"{error}{hint if several else ''}") from None
-    labels = np.concatenate(chunks) if chunks else np.empty((0, len(table.values)))
     _say_unlabelled(table, int(np.isnan(labels).any(axis=1).sum()), len(labels))
     values = labels[:, 0] if len(table.values) == 1 else labels
     return Labels(values, table.vertices, place=table.table.place)

@@ -129,6 +129,12 @@ def texts_of_ids(table: Table, columns: Sequence[int], ids: VertexIds) -> Iterat
         yield [prefixed(texts[0], prefix), *texts[1:]]
 
 
+def found_vertices(table: Table, columns: Sequence[int], ids: VertexIds) -> NDArray[np.int64]:
+    """The vertex of each row by the ids in some columns, int64 [rows]; -1 where there is none."""
+    pieces = (ids.find(texts) for texts in texts_of_ids(table, columns, ids))
+    return np.concatenate([np.empty(0, np.int64), *pieces])
+
+
 def vertices_by_id(
     table: Table, columns: Sequence[int], ids: VertexIds, *, require_all: bool, unknown: Unknown, old: int = 0
 ) -> NDArray[np.int64]:
@@ -144,8 +150,7 @@ def vertices_by_id(
     Raises:
         InputError: naming the first id that is no vertex's, that is there twice, or that has no row and needs one.
     """
-    pieces = [ids.find(texts) for texts in texts_of_ids(table, columns, ids)]
-    vertices = np.concatenate(pieces) if pieces else np.empty(0, np.int64)
+    vertices = found_vertices(table, columns, ids)
     others = vertices < 0
     if others.any() and unknown != "drop":
         at = int(np.argmax(others))
@@ -190,8 +195,7 @@ def vertices_by_number(
     """
     if num_vertices is None and unknown == "drop":
         raise InputError(DROP_NEEDS_COUNT.format(table.path))
-    chunks = [values for (values,) in table.read([column], [np.float64])]
-    values = np.concatenate(chunks) if chunks else np.empty(0)
+    values = np.concatenate([np.empty(0), *(chunk for (chunk,) in table.read([column], [np.float64]))])
     n = len(values) if num_vertices is None else num_vertices
     good = (values >= 0) & (values < n) & (values == np.floor(values))
     number = np.isfinite(values) & (values == np.floor(values))
@@ -206,7 +210,7 @@ def vertices_by_number(
             + ("; give --num-vertices if there are more" if num_vertices is None and not require_all else "")
         )
     vertices = np.where(good, values, -1).astype(np.int64)
-    del chunks, values, number
+    del values, number
     times = _check_once(table, vertices, n, str)
     lacking = int((times == 0).sum())
     if lacking and require_all:

@@ -130,7 +130,8 @@ def load_named_edges(
         raise InputError(f"--id-column {id_column} has {len(names)} columns, but an id of {path} has {width}")
     if is_by_number(id_column):
         names = []
-    names = names or (["id"] if width == 1 else [_shared(table, column) for column in columns.sources])
+    shared = [table.names[column] if table.names else f"id_{column + 1}" for column in columns.sources]
+    names = names or (["id"] if width == 1 else shared)
     if len(set(names)) < width:
         raise InputError(f"{path}: the columns of an id must have different names, not {', '.join(names)}")
     if known is not None and width != len(known.names):
@@ -259,7 +260,3 @@ def check_texts(column: Any, table: Table, begin: int, *, alone: bool, each: int
         if (found := pc.match_substring(column, mark)).true_count:
             row = begin + int(np.argmax(found.to_numpy(zero_copy_only=False))) // each
             raise InputError(f"{table.path}, {table.place(row)}: an id holds {called}; remove it")
-
-
-def _shared(table: Table, column: int) -> str:
-    return table.names[column] if table.names else f"id_{column + 1}"

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from gsplit.data.graph import VERTEX_SETS
 from gsplit.data.ids.vertex_ids import VertexIds
 from gsplit.data.importers.arrays import read_npy, set_ids
-from gsplit.data.importers.matching import DROP_NEEDS_COUNT, IDS, Unknown, spaces_around, texts_of_ids
+from gsplit.data.importers.matching import DROP_NEEDS_COUNT, IDS, Unknown, found_vertices, spaces_around
 from gsplit.data.importers.row_rules import RowRules
 from gsplit.data.importers.tables import Table, open_table
 from gsplit.data.importers.vertex_tables import VertexTable
@@ -55,8 +55,7 @@ def set_of_file(path: Path, rules: RowRules) -> tuple[NDArray[np.int64], Place |
     table = open_table(path)
     if table.num_columns != 1:
         raise InputError(f"{path} has {table.num_columns} columns; the ids of a vertex set need one")
-    chunks = [vertices for (vertices,) in table.read([0], [int])]
-    vertices = np.concatenate(chunks) if chunks else np.empty(0, np.int64)
+    vertices = np.concatenate([np.empty(0, np.int64), *(chunk for (chunk,) in table.read([0], [int]))])
     if unknown != "drop":
         return vertices, table.place
     if n is None:
@@ -67,8 +66,7 @@ def set_of_file(path: Path, rules: RowRules) -> tuple[NDArray[np.int64], Place |
 def _named(path: Path, ids: VertexIds, unknown: Unknown) -> tuple[NDArray[np.int64], Place]:
     """Vertices by their ids, a line each."""
     table = ids_table(path, ids)
-    pieces = [ids.find(texts) for texts in texts_of_ids(table, range(len(ids.names)), ids)]
-    vertices = np.concatenate(pieces) if pieces else np.empty(0, np.int64)
+    vertices = found_vertices(table, range(len(ids.names)), ids)
     if (vertices < 0).any() and unknown != "drop":
         at = int(np.argmin(vertices))
         raise InputError(
@@ -135,8 +133,7 @@ def sets_of_file(path: Path, column: str | None, rules: RowRules) -> VertexSets:
             + (", beside that of --id-column" if rules.id_column is None else "")
             + "; --split-column names it"
         )
-    chunks = [words for (words,) in table.read(str)]
-    words = np.concatenate(chunks) if chunks else np.empty(0, object)
+    words = np.concatenate([np.empty(0, object), *(chunk for (chunk,) in table.read(str))])
     return _by_words(words, path, table.table.place, table.vertices, rules)
 
 

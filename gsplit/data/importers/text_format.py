@@ -15,7 +15,9 @@ from gsplit.data.importers.content import Blocks
 from gsplit.errors import InputError
 
 BLOCK_BYTES = 1 << 22
-"""Bytes of text parsed at once."""
+"""Bytes of text parsed at once, more where lines are long."""
+LINE_BYTES = 1 << 24
+"""Bytes of a first line at most."""
 SNIFF_BYTES = 1 << 16
 DELIMITERS = ";\t,"
 BAR, DOUBLE_COLON = "|", "::"
@@ -47,7 +49,7 @@ class Top:
 def top_of(file: IO[bytes]) -> Top:
     """Read the top of a text. Lines that start with # or %, and empty ones, are above the rows."""
     lines, comments, comment, delimiter = 0, 0, b"", None
-    while line := file.readline(BLOCK_BYTES):
+    while line := file.readline(LINE_BYTES):
         if not lines and (said := SAID.fullmatch(line)):
             delimiter = said[1].decode("latin1")
         elif line.strip() and line[:1] not in b"#%":

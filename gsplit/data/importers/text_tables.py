@@ -29,6 +29,8 @@ from gsplit.data.importers.text_format import TextFormat, counts_up, header_of, 
 from gsplit.data.importers.text_rules import TextRules
 from gsplit.errors import InputError
 
+LINES_AT_ONCE = 4
+"""Lines as long as the first that are parsed at once, at least: a row must lie in two pieces at most."""
 QUOTES_BYTES = 1 << 20
 """Bytes of text whose quotes are looked at at once."""
 
@@ -59,7 +61,7 @@ class TextTable:
         if b"\r" in top.first.rstrip(b"\r\n"):
             raise InputError(f"{path} has line ends of CR alone; convert them to LF")
         self._comments, self._format = top.comments, TextFormat.of(top, self._rules.mark)
-        self.num_columns = len(self._format.fields(top.first))
+        self._line_bytes, self.num_columns = len(top.first), len(self._format.fields(top.first))
         try:
             self.written_names, in_comment = header_of(top, self._format, header, words, gaps)
         except ValueError as error:
@@ -107,7 +109,7 @@ class TextTable:
                     file,
                     pa.csv.ReadOptions(
                         use_threads=False,
-                        block_size=text_format.BLOCK_BYTES,
+                        block_size=max(text_format.BLOCK_BYTES, LINES_AT_ONCE * self._line_bytes),
                         column_names=[f"f{column}" for column in range(self.num_columns)],
                     ),
                     pa.csv.ParseOptions(

@@ -120,8 +120,10 @@ class VertexTable:
         self._are_matched = self.vertices is not None
         if are_of_new and (new := rules.in_order(path, self.num_rows)) is not None:
             self.vertices = new if self.vertices is None else new[self.vertices]
-        elif self.vertices is not None and rules.old is not None and what in REPLACED:
-            _say_replaced(path, what, int((self.vertices[self.vertices >= 0] < rules.old).sum()))
+        elif self.vertices is not None and what in REPLACED:
+            replaced = int(((self.vertices >= 0) & (self.vertices < (rules.old or 0))).sum())
+            if replaced:
+                logger.info("%s: %s %s of vertices that were there replaced", path, f"{replaced:,}", REPLACED[what])
         self._may_hold_ids = ids is None and id_column != NO_IDS
         if what == "label" and take is None and len(self.values) > 1:
             self.refuse_ids(self.values, what)
@@ -249,11 +251,6 @@ def placed(values: NDArray[Any], vertices: NDArray[np.int64] | None, n: int | No
     there = vertices >= 0
     out[vertices[there]] = values[there]
     return out
-
-
-def _say_replaced(path: Path, what: str, count: int) -> None:
-    if count:
-        logger.info("%s: %s %s of vertices that were there replaced", path, f"{count:,}", REPLACED[what])
 
 
 def _may_be_ids(values: NDArray[np.float32], rows: int) -> bool:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import gsplit
 from gsplit.data.importers import load_source, parquet_tables, text_format
 from gsplit.errors import InputError
 
@@ -62,6 +63,17 @@ def test_texts(tmp_path, name, text, edges, packed):
     assert edges_of(source) == edges
     assert edges_of(source) == edges  # a second time
     assert source.edges.weighted == (edges is WEIGHTED)
+
+
+def test_rows_longer_than_a_block(tmp_path, monkeypatch):
+    monkeypatch.setattr(text_format, "BLOCK_BYTES", 64)
+    names = [f"feature{at}" for at in range(100)]
+    rows = np.random.default_rng(0).integers(0, 10**9, (5, 100))
+    text = "\n".join([",".join(["id", *names]), *(",".join(map(str, [at, *row])) for at, row in enumerate(rows))])
+    (tmp_path / "x.csv").write_text(text + "\n")
+    (tmp_path / "edges.csv").write_text("0,1\n4,0\n")
+    graph = gsplit.import_graph(tmp_path / "edges.csv", tmp_path / "graph", features=tmp_path / "x.csv").graph
+    assert np.array_equal(graph.features, rows.astype(np.float32))
 
 
 def test_many_blocks(tmp_path, monkeypatch):
