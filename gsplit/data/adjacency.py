@@ -149,7 +149,7 @@ class _Reader:
         assert (weight is not None) == self._source.edges.weighted
         self._check(source, destination, weight)
         if weight is not None:
-            exact, weight = weight, weight.astype(self._cleaning.weights)
+            exact, weight = weight, weight.astype(self._cleaning.weights, copy=False)
             self._rounding.add(exact[:, None], weight[:, None])
         largest = max(int(source.max()), int(destination.max()))
         if largest > self._largest:
