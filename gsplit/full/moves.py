@@ -78,7 +78,13 @@ class Moves:
         )
 
     def to_columns(self, x: Tensor, sizes: Sequence[int], way: str = "forward", axis: str = FEATURES) -> Tensor:
-        """This trainer's columns of everyone's rows, [sum(sizes), D'].
+        """This trainer's columns of everyone's rows, [sum(sizes), D']; see :meth:`start_to_columns`."""
+        return self.start_to_columns(x, sizes, way, axis)()
+
+    def start_to_columns(
+        self, x: Tensor, sizes: Sequence[int], way: str = "forward", axis: str = FEATURES
+    ) -> Callable[[], Tensor]:
+        """Begin to move rows to columns; what is returned waits for them, and gives [sum(sizes), D'].
 
         Args:
             x: [n, D] own rows.
@@ -88,16 +94,30 @@ class Moves:
         """
         side = self.sides[axis]
         if side.size == 1:
-            return x
+            return lambda: x
         widths, dtype, x = shares(x.shape[1], side.size), x.dtype, self._packed(x)
         out = x.new_empty((sum(sizes), widths[side.place]))
         with without_autocast(x.device):  # of float16 it takes no bfloat16
             sent = torch.cat([part.reshape(-1) for part in x.split(widths, dim=1)])
         counts = [len(x) * width for width in widths]
         received = [size * widths[side.place] for size in sizes]
-        all_to_all(out.view(-1), sent, received, counts, side.group)
+        wait = start_all_to_all(out.view(-1), sent, received, counts, side.group)
         self._count("to_columns", way, counts, side.place, x.itemsize)
-        return out.to(dtype)
+
+        def columns(_: Tensor = sent) -> Tensor:  # alive until it has gone
+            wait()
+            return out.to(dtype)
+
+        return _once(columns)
+
+    def own_columns(self, x: Tensor, axis: str = FEATURES) -> Tensor:
+        """This trainer's columns of its own rows, [n, D'], as :meth:`to_columns` has them."""
+        side = self.sides[axis]
+        return self.rounded(x.split(shares(x.shape[1], side.size), dim=1)[side.place].contiguous())
+
+    def rounded(self, x: Tensor) -> Tensor:
+        """Own rows as a move has them: rounded like those that travel."""
+        return self._packed(x).to(x.dtype)
 
     def to_rows(
         self, y: Tensor, sizes: Sequence[int], width: int, way: str = "forward", axis: str = FEATURES
@@ -119,10 +139,7 @@ class Moves:
         counts = [size * widths[side.place] for size in sizes]
         all_to_all(received, y.reshape(-1), [n * each for each in widths], counts, side.group)
         self._count("to_rows", way, counts, side.place, y.itemsize)
-        parts = received.split([n * each for each in widths])
-        with without_autocast(y.device):
-            out = torch.cat([part.view(n, each) for part, each in zip(parts, widths, strict=True)], dim=1)
-        return out.to(dtype)
+        return _side_by_side(received, n, widths).to(dtype)
 
     def gather(self, x: Tensor, sizes: Sequence[int], axis: str, way: str = "forward") -> Tensor:
         """Everyone's rows, [sum(sizes), D], for own rows x [n, D]; ``sizes`` [G] are the members' along ``axis``."""
@@ -168,6 +185,31 @@ class Moves:
 
         return _once(sums)
 
+    def reduce_scatter_blocks(
+        self, block: Callable[[int], Tensor], sizes: Sequence[int], width: int, axis: str, way: str = "forward"
+    ) -> Tensor:
+        """Do :meth:`reduce_scatter` with ``block(p)`` [sizes[p], width], what is for member p, made one by one."""
+        side = self.sides[axis]
+        n = sizes[side.place]
+        parts, dtype = self._passed(block, [n * width] * side.size, side)
+        self._count("reduce_scatter", way, [size * width for size in sizes], side.place, parts.itemsize)
+        return parts.view(side.size, n, width).sum(dim=0, dtype=dtype)
+
+    def to_rows_blocks(
+        self,
+        block: Callable[[int], Tensor],
+        sizes: Sequence[int],
+        width: int,
+        way: str = "forward",
+        axis: str = FEATURES,
+    ) -> Tensor:
+        """Do :meth:`to_rows` with ``block(p)`` [sizes[p], D'], what is for member p, made one by one."""
+        side = self.sides[axis]
+        widths, n = shares(width, side.size), sizes[side.place]
+        parts, dtype = self._passed(block, [n * each for each in widths], side)
+        self._count("to_rows", way, [size * widths[side.place] for size in sizes], side.place, parts.itemsize)
+        return _side_by_side(parts, n, widths).to(dtype)
+
     def all_reduce(self, y: Tensor, axis: str, way: str = "forward") -> Tensor:
         """Sums of everyone's y [rows, D] along ``axis``, on all: reduce-scattered by rows, and gathered."""
         return self.start_all_reduce(y, axis, way)()()
@@ -196,6 +238,33 @@ class Moves:
         if scattered is not None:
             yield scattered()()
 
+    def _passed(
+        self, block: Callable[[int], Tensor], received: Sequence[int], side: Side
+    ) -> tuple[Tensor, torch.dtype]:
+        """Blocks that the members make for this one, those of member 0 first; and the type that they were made in.
+
+        While a block is made, those before it travel. In step s each trainer makes what is for the member s places
+        on, so all send and receive at once, and the own block, which stays, comes last.
+
+        Args:
+            block: gives what is for a member.
+            received: [G] numbers from each member.
+            side: the members.
+        """
+        made, waits = block((side.place + 1) % side.size), []
+        out = made.new_empty(sum(received), dtype=self.dtype)
+        parts = out.split(list(received))
+        for step in range(1, side.size):
+            to, source = (side.place + step) % side.size, (side.place - step) % side.size
+            sent, receives, sends = self._packed(made).reshape(-1), [0] * side.size, [0] * side.size
+            receives[source], sends[to] = received[source], sent.numel()
+            waits.append((start_all_to_all(parts[source], sent, receives, sends, side.group), sent))
+            made = block((to + 1) % side.size)
+        parts[side.place].copy_(made.view(-1))
+        for wait, _ in waits:
+            wait()
+        return out, made.dtype
+
     def _packed(self, x: Tensor) -> Tensor:
         return x if self.dtype is None else x.to(self.dtype)
 
@@ -216,6 +285,13 @@ def _once(function: Callable[[], Tensor]) -> Callable[[], Tensor]:
     """The function, which is called once, and let go of with all it holds when it has returned."""
     held = [function]
     return lambda: held.pop()()
+
+
+def _side_by_side(parts: Tensor, n: int, widths: Sequence[int]) -> Tensor:
+    """Rows [n, D] of parts that lie one after the other, [n, widths[p]] each."""
+    pieces = parts.split([n * width for width in widths])
+    with without_autocast(parts.device):
+        return torch.cat([piece.view(n, width) for piece, width in zip(pieces, widths, strict=True)], dim=1)
 
 
 def shares(width: int, members: int) -> list[int]:

@@ -6,7 +6,8 @@ On a grid R x K x F trainer (r, k, f) holds the edges from the rows of column k 
     backward    to_columns (F) | gather (K) | product by A' | reduce_scatter (R) | to_rows (F)
 
 Row r has the rows of all trainers (r, ., .), column k those of all trainers (., k, .). Both are unions of own rows,
-so what comes out lies where the next layer wants it, whatever the grid and however uneven the ranges.
+so what comes out lies where the next layer wants it, whatever the grid and however uneven the ranges. On accelerators
+the moves next to the product overlap with it (:class:`Cut`).
 
 In memory that all trainers map, rows are written once and summed where they lie; the edges into the own destinations
 serve forward, those out of the own sources backward.
@@ -14,19 +15,23 @@ serve forward, those out of the own sources backward.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
+import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.profiler import record_function
 
 from gsplit.full.common_rows import CommonRows
 from gsplit.full.levels import Levels
-from gsplit.full.moves import Moves
+from gsplit.full.moves import Moves, Side
 from gsplit.full.plans import COLUMNS, FEATURES, ROWS
 from gsplit.full.shards import Shard
 from gsplit.kernels import Edges, Sums, TwoWayEdges, computed_in, kernels_for
+from gsplit.kernels.sums import core_rests
 from gsplit.nn.neighbourhood import Factors, times
 from gsplit.parallel import Grid
 
@@ -73,6 +78,32 @@ class Sizes:
         return cls(features=of_group(rank), across=[sum(of_group(peer)) for peer in grid.group(rank, axis)])
 
 
+class Cut(NamedTuple):
+    """The edges of a product, cut by where rows come from and where sums go."""
+
+    own: Shard | None
+    """Those from own rows, whose sources count from the first of them; None where no others come."""
+    blocks: list[Shard]
+    """All others, by the member that the sums are for."""
+    sizes: list[int]
+    """Rows of the blocks."""
+
+    @classmethod
+    def of(cls, shard: Shard, own: slice | None, sizes: list[int]) -> Cut:
+        """The edges of a shard; ``own`` are the places of own rows, ``sizes`` the rows of the blocks."""
+        of_own = None
+        if own is not None:
+            from_own_E = (shard.edges.indices >= own.start) & (shard.edges.indices < own.stop)
+            of_own, shard = kept(shard, from_own_E, own.start), kept(shard, ~from_own_E)
+        ends = [0, *itertools.accumulate(sizes)]
+        places = shard.edges.indptr[torch.tensor(ends, device=shard.edges.indptr.device)].tolist()
+        blocks = []
+        for (first, end), at in zip(itertools.pairwise(ends), itertools.pairwise(places), strict=True):
+            weight = None if shard.weight is None else shard.weight[slice(*at)]
+            blocks.append(Shard(shard.edges.from_row(first, end, at), weight))
+        return cls(of_own, blocks, sizes)
+
+
 class GridOperator:
     """The chain of moves around a product, on one trainer of a grid.
 
@@ -86,9 +117,11 @@ class GridOperator:
     def __init__(
         self, shard: Shard, moves: Moves, sources: Sizes, destinations: Sizes, *, returns: bool = True
     ) -> None:
-        self._shard, self._turned = shard, transposed(shard, sum(sources.across)) if returns else None
-        self.num_edges = len(shard.edges.indices)
         self._moves, self._sources, self._destinations = moves, sources, destinations
+        self.num_edges = len(shard.edges.indices)
+        turned = transposed(shard, sum(sources.across)) if returns else None
+        self._shard = self._cut(shard, sources, destinations, (ROWS, COLUMNS))
+        self._turned = None if turned is None else self._cut(turned, destinations, sources, (COLUMNS, ROWS))
 
     def forward(self, x: Tensor, by: Factors, *, weighted: bool) -> Tensor:
         """Sums of the own destinations."""
@@ -103,10 +136,26 @@ class GridOperator:
         sums = self._chain(rows, self._turned, self._destinations, self._sources, (COLUMNS, ROWS), weighted)
         return finished(sums, grad, by)
 
+    def _cut(self, shard: Shard, given: Sizes, wanted: Sizes, axes: tuple[str, str]) -> Shard | Cut:
+        """The edges of a product, on accelerators cut so that the moves next to it go on meanwhile."""
+        if shard.edges.indices.device.type == "cpu" and not core_rests[0]:
+            return shard
+        (brings, given_rows), (_, wanted_rows) = self._beside(axes[0], given), self._beside(axes[1], wanted)
+        first = sum(given_rows[: brings.place])
+        own = None if brings.size == 1 else slice(first, first + given_rows[brings.place])
+        return Cut.of(shard, own, wanted_rows)
+
+    def _beside(self, axis: str, sizes: Sizes) -> tuple[Side, list[int]]:
+        """The members of the move next to a product, and the rows of each."""
+        side = self._moves.sides[axis]
+        return (side, sizes.across) if side.size > 1 else (self._moves.sides[FEATURES], sizes.features)
+
     def _chain(
-        self, x: Tensor, shard: Shard, given: Sizes, wanted: Sizes, axes: tuple[str, str], weighted: bool
+        self, x: Tensor, shard: Shard | Cut, given: Sizes, wanted: Sizes, axes: tuple[str, str], weighted: bool
     ) -> Tensor:
         moves, way = self._moves, "forward" if axes[0] == ROWS else "backward"
+        if isinstance(shard, Cut):
+            return self._overlapped(x, shard, given, wanted, axes, weighted)
         with record_function("to_columns"):
             columns = moves.to_columns(x, given.features, way)
         with record_function("gather"):
@@ -116,6 +165,34 @@ class GridOperator:
             own = moves.reduce_scatter(sums, wanted.across, axes[1], way)
         with record_function("to_rows"):
             return moves.to_rows(own, wanted.features, x.shape[1], way)
+
+    def _overlapped(
+        self, x: Tensor, cut: Cut, given: Sizes, wanted: Sizes, axes: tuple[str, str], weighted: bool
+    ) -> Tensor:
+        """The chain, where own rows are summed while others come, and sums for one member while others' go."""
+        moves, way = self._moves, "forward" if axes[0] == ROWS else "backward"
+        if moves.sides[axes[0]].size > 1:
+            own = moves.rounded(moves.to_columns(x, given.features, way))
+            arrive = moves.start_gather(own, given.across, axes[0], way)
+        else:
+            own, arrive = moves.own_columns(x), moves.start_to_columns(x, given.features, way)
+        width = own.shape[1]
+        sums = own.new_empty((sum(cut.sizes), width), dtype=computed_in(x.dtype))
+        if cut.own is not None:
+            product(cut.own.edges, [own], cut.own.weight if weighted else None, out=sums)
+        rows = arrive()
+
+        def block(place: int) -> Tensor:
+            edges, weight = cut.blocks[place]
+            out, of_edges = sums.split(cut.sizes)[place], weight if weighted else None
+            return product(edges, [rows], of_edges, out=out, onto=None if cut.own is None else out).to(x.dtype)
+
+        if moves.sides[axes[1]].size > 1:
+            scattered = moves.reduce_scatter_blocks(block, wanted.across, width, axes[1], way)
+            return moves.to_rows(scattered, wanted.features, x.shape[1], way)
+        if moves.sides[FEATURES].size > 1:
+            return moves.to_rows_blocks(block, wanted.features, x.shape[1], way)
+        return block(0)
 
 
 class CommonOperator:
@@ -161,6 +238,8 @@ def product(
     *,
     own: Tensor | None = None,
     by: Factors = NO_FACTORS,
+    out: Tensor | None = None,
+    onto: Tensor | None = None,
 ) -> Tensor:
     """Sums over the edges of each row, [rows, D].
 
@@ -171,9 +250,12 @@ def product(
         weight: in the order of the edges.
         own: rows that the factors ``by.own`` are for, the first of them those of the first sums.
         by: what the sums are multiplied by, and what of the own rows is added.
+        out: where they go; None: to memory of their own.
+        onto: sums that they are added to, in place of own rows; it may be ``out``.
     """
-    out = panels[0].new_empty((edges.num_rows, sum(panel.shape[1] for panel in panels)))
-    start = None if own is None or by.own is None else own[: len(by.own)]
+    if out is None:
+        out = panels[0].new_empty((edges.num_rows, sum(panel.shape[1] for panel in panels)))
+    start = onto if own is None or by.own is None else own[: len(by.own)]
     if out.shape[1]:
         of_edges = None if weight is None else weight.to(computed_in(out.dtype)).unsqueeze(1)
         first = 0
@@ -193,6 +275,14 @@ def product(
                     )
                 )
     return out
+
+
+def kept(shard: Shard, mask_E: Tensor, first: int = 0) -> Shard:
+    """The edges of a shard that a mask says, whose sources count from ``first``; a device is asked how many."""
+    edges, at = shard.edges, mask_E.nonzero().squeeze(1)
+    indptr = F.pad(mask_E.cumsum(0, dtype=torch.int32), (1, 0))[edges.indptr]
+    weight = None if shard.weight is None else shard.weight[at]
+    return Shard(Edges(indptr=indptr, indices=edges.indices[at] - first), weight)
 
 
 def finished(sums: Tensor, x: Tensor, by: Factors) -> Tensor:

@@ -8,7 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from support.accelerators import has_cpu_numbers, keep_busy
@@ -17,9 +21,13 @@ from support.steps import CPU
 from torch import nn
 
 from gsplit.full.moves import Moves, Side
+from gsplit.full.operators import GridOperator, Sizes
+from gsplit.full.plans import COLUMNS, ROWS, plan_of
+from gsplit.full.shards import Shard
 from gsplit.kernels import Edges, TwoWayEdges, library_alone
 from gsplit.nn import BatchComm, ExchangeCounters, Route
 from gsplit.nn.aggregate import neighbour_sum
+from gsplit.nn.neighbourhood import Factors
 from gsplit.parallel import EarlySums, reduce_gradients
 from gsplit.train import loop
 
@@ -29,6 +37,7 @@ STREAMS = 33
 OWN = 100
 LATE = 1000.0
 SUM = "aten::_embedding_bag"
+SCHEDULES = ["lazy", "eager", *(f"random:{seed}" for seed in range(20))]
 WHOLE = {"strategy": "full", "batch_size": 512, "fan_out": (-1, -1)}
 EXCHANGES = {
     "sage": {"model": "sage"},
@@ -144,6 +153,28 @@ def test_blocks_and_gradients_of_rows_travel_while_products_go_on(
         assert all("aten::sum.IntList_out" in hidden for hidden in gathered[-2:]), gathered
 
 
+CHAINS: dict[str, tuple[int, dict[str, Any], str, str]] = {
+    "1.5d": (4, {"algorithm": "1.5d"}, "yyyy", "yy"),
+    "columns": (3, {"algorithm": "columns"}, "", "yyyyyy"),
+    "2d": (4, {"algorithm": "2d"}, "yy", "nyyyn"),
+    "3d": (4, {"algorithm": "3d", "grid": (1, 2, 2)}, "yy", "yynny"),
+}
+"""Trainers, flags, and whether each message of gathers and of other moves has a product beside it (y, n).
+
+Where two moves come before a product, the first waits alone, and the last where two come behind."""
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_moves_of_grids_travel_while_products_go_on(controls, accelerator_pool, weighted_layouts, tmp_path, name):
+    world, changes, gathers, others = CHAINS[name]
+    changes = {"cache": "none", "evaluate": "none", "model": "gcn", **WHOLE, **changes}
+    for step in given(accelerator_pool, weighted_layouts, tmp_path, world, **changes):
+        for kind, wanted in (("broadcast", gathers), ("alltoall", others)):
+            hidden = step.meanwhile(kind)
+            beside = ["ny"[any(each.startswith(SUM) for each in behind)] for behind in hidden]
+            assert "".join(beside) == wanted, hidden
+
+
 def of_own_and_others(member):
     """Weighted sums over edges from own and received rows, and the gradient of the own rows, on the host."""
     device, world, rank = member.device, member.world, member.rank
@@ -201,6 +232,25 @@ def of_blocks(member):
     return [y.cpu() for y in moves.all_reduced((y @ y.t() for y in blocks), "x")]
 
 
+def of_chain(member, algorithm, grid):
+    """Sums of a chain of moves around a product, and gradients of the own sources, on the host."""
+    plan, draw = plan_of(algorithm, member.world, grid=grid), torch.Generator().manual_seed(member.rank)
+    levels = SimpleNamespace(sizes=np.array([[OWN - 10 * peer, OWN - 7 * peer] for peer in range(member.world)]))
+    sources = Sizes.of(levels, 0, plan.grid, member.rank, ROWS)
+    destinations = Sizes.of(levels, 1, plan.grid, member.rank, COLUMNS)
+    indptr = torch.randint(0, 9, (sum(destinations.across) + 1,), generator=draw).cumsum(0).int()
+    indptr[0] = 0
+    indices = torch.randint(0, sum(sources.across), (int(indptr[-1]),), dtype=torch.int32, generator=draw)
+    weight = torch.rand(len(indices), generator=draw).to(member.device)
+    edges = Edges(indptr=indptr.to(member.device), indices=indices.to(member.device))
+    x, grad = (torch.randn(int(n), 32, generator=draw) for n in levels.sizes[member.rank])
+    operator = GridOperator(Shard(edges, weight), Moves.of(member.on(plan.grid)), sources, destinations)
+    if member.device.type != "cpu":
+        keep_busy(member.device)
+    out = operator.forward(x.to(member.device), Factors(), weighted=True)
+    return [out.cpu(), operator.backward(grad.to(member.device), Factors(), weighted=True).cpu()]
+
+
 def differing(member, function, schedules):
     """The schedules under which what a function gives is other than the host's, or than it was at first."""
     member = replace(member, checker=None, mail=None)
@@ -216,5 +266,11 @@ def differing(member, function, schedules):
 
 @pytest.mark.parametrize("function", [of_own_and_others, of_layers, of_blocks])
 def test_what_overlaps_changes_no_bit(controls, accelerator_pool, function):
-    schedules = ["lazy", "eager", *(f"random:{seed}" for seed in range(20))]
-    assert accelerator_pool.run(3, differing, function, schedules) == 3 * [[]]
+    assert accelerator_pool.run(3, differing, function, SCHEDULES) == 3 * [[]]
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_moves_that_overlap_change_no_bit(controls, accelerator_pool, name):
+    world, changes, *_ = CHAINS[name]
+    function = partial(of_chain, algorithm=changes["algorithm"], grid=changes.get("grid"))
+    assert accelerator_pool.run(world, differing, function, SCHEDULES) == world * [[]]

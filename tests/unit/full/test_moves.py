@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import numpy as np
@@ -17,7 +18,7 @@ from gsplit.full.plans import grids_of
 from gsplit.full.shards import Shard
 from gsplit.full.volumes import Widths, volumes
 from gsplit.full.whole_block import WholeBlock
-from gsplit.kernels import Edges
+from gsplit.kernels import Edges, library_alone
 from gsplit.nn import BatchComm, ExchangeCounters
 from gsplit.nn.neighbourhood import Factors
 
@@ -160,14 +161,16 @@ def rows_of(count, seed=0):
     return torch.randn(int(count), 5, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
+@pytest.mark.parametrize("kernels", [nullcontext, library_alone])
 @pytest.mark.parametrize("trainers", [2, 3, 4, 6, 8])
-def test_chains_are_products_and_send_what_the_formula_says(trainers):
+def test_chains_are_products_and_send_what_the_formula_says(trainers, kernels):
     random = np.random.default_rng(trainers)
     levels = random.integers(0, 6, (trainers, 2))
     levels[0], levels[-1] = (4, 0), (0, 3)
     table = random.integers(0, 3, (levels[:, 1].sum(), levels[:, 0].sum()))
     weights = random.standard_normal(table.shape)
-    results = in_threads(trainers, chains, table, weights, levels)
+    with kernels():
+        results = in_threads(trainers, chains, table, weights, levels)
     by_sources, by_sums = (rows_of(levels[:, level].sum(), seed=2 + level)[:, 0] for level in (0, 1))
     A = by_sums[:, None] * torch.from_numpy(table * weights) * by_sources
     x, y = rows_of(levels[:, 0].sum()), rows_of(levels[:, 1].sum(), seed=1)
