@@ -10,6 +10,7 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, fields
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -165,7 +166,7 @@ def _sqlite(place: str) -> Iterator[Run]:
 
         def batches() -> Iterator[Any]:
             for columns in columns_of(connection.execute(query)):
-                yield pa.record_batch(list(map(_sqlite_array, columns, types)), schema=schema)
+                yield pa.record_batch(list(map(_sqlite_array, columns, schema, repeat(called))), schema=schema)
 
         return schema, _in_one_line_each(batches(), called, failures)
 
@@ -185,11 +186,23 @@ def _sqlite_type(kinds: set[type], what: str) -> Any:
     return pa.string() if str in kinds else pa.float64() if float in kinds else pa.int64()
 
 
-def _sqlite_array(values: tuple[Any, ...], type_: Any) -> Any:
+def _sqlite_array(values: tuple[Any, ...], field: Any, called: str) -> Any:
+    """A column of pyarrow.
+
+    Raises:
+        InputError: for whole numbers that doubles do not hold, in a column that has others, too.
+    """
     import pyarrow as pa
 
-    made = {pa.string(): str, pa.float64(): float}.get(type_)
-    return pa.array(values if made is None else [None if each is None else made(each) for each in values], type_)
+    made = {pa.string(): str, pa.float64(): float}.get(field.type)
+    found = values if made is None else [None if each is None else made(each) for each in values]
+    rounded = [one for one, other in zip(values, found, strict=True) if made is float and one != other]
+    if rounded:
+        raise InputError(
+            f"{called}: column {field.name!r} holds {rounded[0]} beside numbers that are not whole, as one of which "
+            "it would be rounded; CAST(... AS TEXT) keeps it"
+        )
+    return pa.array(found, field.type)
 
 
 @contextmanager

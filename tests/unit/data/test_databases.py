@@ -237,6 +237,19 @@ def test_values_that_a_table_cannot_hold(tmp_path):
         says(caught.value, "(--edges-query)", message)
 
 
+def test_a_whole_number_among_others_is_not_rounded(tmp_path):
+    path = database(tmp_path / "shop.sqlite", sales=SALES)
+    values = "SELECT 0 AS id, {} AS x UNION ALL SELECT 1, 0.5"
+    queries = {"edges_query": "SELECT 0 AS src, 1 AS dst", "features_query": values.format(2**53 + 1)}
+    with pytest.raises(InputError) as caught:
+        gsplit.import_graph(path, tmp_path / "out", **queries)
+    says(caught.value, "(--features-query), 'x', 9007199254740993", "TEXT")
+    for whole in (2**53, f"CAST({2**53 + 2} AS TEXT)"):
+        queries["features_query"] = values.format(whole)
+        store = gsplit.import_graph(path, tmp_path / "out", **queries, feature_dtype="float64", overwrite=True)
+        assert store.graph.features.tolist() in ([[2**53], [0.5]], [[2**53 + 2], [0.5]])
+
+
 def test_what_is_no_database(tmp_path, monkeypatch):
     queries = {"edges_query": "SELECT 1 AS src, 2 AS dst"}
     (tmp_path / "edges.csv").write_text("0,1\n")
