@@ -232,8 +232,11 @@ def of_blocks(member):
     return [y.cpu() for y in moves.all_reduced((y @ y.t() for y in blocks), "x")]
 
 
-def of_chain(member, algorithm, grid):
-    """Sums of a chain of moves around a product, and gradients of the own sources, on the host."""
+def of_chain(member, algorithm, grid, made):
+    """Sums of a chain of moves around a product, and gradients of the own sources, on the host.
+
+    ``made`` keeps the operators by device, since they take longer than their sums.
+    """
     plan, draw = plan_of(algorithm, member.world, grid=grid), torch.Generator().manual_seed(member.rank)
     levels = SimpleNamespace(sizes=np.array([[OWN - 10 * peer, OWN - 7 * peer] for peer in range(member.world)]))
     sources = Sizes.of(levels, 0, plan.grid, member.rank, ROWS)
@@ -241,10 +244,13 @@ def of_chain(member, algorithm, grid):
     indptr = torch.randint(0, 9, (sum(destinations.across) + 1,), generator=draw).cumsum(0).int()
     indptr[0] = 0
     indices = torch.randint(0, sum(sources.across), (int(indptr[-1]),), dtype=torch.int32, generator=draw)
-    weight = torch.rand(len(indices), generator=draw).to(member.device)
-    edges = Edges(indptr=indptr.to(member.device), indices=indices.to(member.device))
+    weight = torch.rand(len(indices), generator=draw)
     x, grad = (torch.randn(int(n), 32, generator=draw) for n in levels.sizes[member.rank])
-    operator = GridOperator(Shard(edges, weight), Moves.of(member.on(plan.grid)), sources, destinations)
+    if member.device not in made:
+        edges = Edges(indptr=indptr.to(member.device), indices=indices.to(member.device))
+        shard, moves = Shard(edges, weight.to(member.device)), Moves.of(member.on(plan.grid))
+        made[member.device] = GridOperator(shard, moves, sources, destinations)
+    operator = made[member.device]
     if member.device.type != "cpu":
         keep_busy(member.device)
     out = operator.forward(x.to(member.device), Factors(), weighted=True)
@@ -272,5 +278,5 @@ def test_what_overlaps_changes_no_bit(controls, accelerator_pool, function):
 @pytest.mark.parametrize("name", CHAINS)
 def test_moves_that_overlap_change_no_bit(controls, accelerator_pool, name):
     world, changes, *_ = CHAINS[name]
-    function = partial(of_chain, algorithm=changes["algorithm"], grid=changes.get("grid"))
+    function = partial(of_chain, algorithm=changes["algorithm"], grid=changes.get("grid"), made={})
     assert accelerator_pool.run(world, differing, function, SCHEDULES) == world * [[]]
