@@ -5,13 +5,13 @@
 namespace gsplit {
 namespace {
 
-constexpr int32_t MOVED = -1;  // in a block's indices: the edge is part of a sum, and not its first
+constexpr int32_t MOVED = INT32_MIN;  // in a block's indices: the edge is part of a sum, and not its first
 constexpr int64_t NO_ID = -1;
 constexpr size_t MOST_EDGES = (size_t{1} << 30) - 1;  // of a pair: the cover counts both ends in int32
 
 }  // namespace
 
-void PartialSums::put(std::vector<Split>& splits, size_t level, size_t receiver, std::vector<RemoteEdge>& remote) {
+void PartialSums::put(std::vector<Split>& splits, size_t level, size_t receiver, Array<RemoteEdge>& remote) {
   LayerSplit& block = splits[receiver].layers[level];
   group(block, splits.size(), remote);
   bool changed = false;
@@ -21,7 +21,7 @@ void PartialSums::put(std::vector<Split>& splits, size_t level, size_t receiver,
 }
 
 /// Sorts the remote edges by owner; those of one owner keep their order, so destinations ascend.
-void PartialSums::group(const LayerSplit& block, size_t parts, const std::vector<RemoteEdge>& remote) {
+void PartialSums::group(const LayerSplit& block, size_t parts, const Array<RemoteEdge>& remote) {
   begins_.assign(parts + 1, 0);
   for (const RemoteEdge& edge : remote) ++begins_[edge.owner + 1];
   for (size_t owner = 0; owner < parts; ++owner) begins_[owner + 1] += begins_[owner];
@@ -35,7 +35,7 @@ void PartialSums::group(const LayerSplit& block, size_t parts, const std::vector
     if (i == begins_[owner] || rows_[i - 1] != row) ++num_below_[owner];
     edges_[i] = edge;
     rows_[i] = row;
-    sources_[i] = block.indices[edge];
+    sources_[i] = ~block.indices[edge];
     destinations_[i] = static_cast<int32_t>(num_below_[owner]) - 1;
   }
 }
@@ -69,10 +69,10 @@ bool PartialSums::put_pair(std::vector<Split>& splits, size_t level, size_t rece
     for (; i < end && destinations_[i] == destination; ++i) {
       const int32_t edge = edges_[i], source = sources_[i];
       if (cover_.has_source(source)) {
-        block.indices[edge] = places_[source];
+        block.indices[edge] = ~places_[source];
         continue;
       }
-      block.indices[edge] = kept_.size() == first ? static_cast<int32_t>(ends.size()) : MOVED;
+      block.indices[edge] = kept_.size() == first ? ~static_cast<int32_t>(ends.size()) : MOVED;
       kept_.push_back(sent[source]);
       if (!with_ids) continue;
       ids.push_back(block.edge_ids[edge]);
@@ -88,7 +88,7 @@ bool PartialSums::put_pair(std::vector<Split>& splits, size_t level, size_t rece
   return true;
 }
 
-void PartialSums::drop_moved(LayerSplit& block, std::vector<RemoteEdge>& remote) {
+void PartialSums::drop_moved(LayerSplit& block, Array<RemoteEdge>& remote) {
   const size_t rows = block.indptr.size() - 1;
   const bool with_ids = !block.edge_ids.empty();
   block.in_degrees.resize(rows);

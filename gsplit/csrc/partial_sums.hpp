@@ -17,7 +17,7 @@ namespace gsplit {
 
 /// An edge of a block whose source another trainer owns.
 struct RemoteEdge {
-  int32_t edge;   // its place in the block's indices, which hold the place of the source among the rows sent
+  int32_t edge;   // its place in the block's indices, which hold ~(place of the source among the rows sent)
   int32_t owner;  // of the source
 };
 
@@ -25,12 +25,12 @@ class PartialSums {
  public:
   /// Puts sums in the place of rows wherever fewer are sent then, in the block of `level` of split `receiver`.
   /// remote: its remote edges, ascending; those that are left when it returns, where they are then.
-  void put(std::vector<Split>& splits, size_t level, size_t receiver, std::vector<RemoteEdge>& remote);
+  void put(std::vector<Split>& splits, size_t level, size_t receiver, Array<RemoteEdge>& remote);
 
  private:
-  void group(const LayerSplit& block, size_t parts, const std::vector<RemoteEdge>& remote);
+  void group(const LayerSplit& block, size_t parts, const Array<RemoteEdge>& remote);
   bool put_pair(std::vector<Split>& splits, size_t level, size_t receiver, size_t owner);
-  void drop_moved(LayerSplit& block, std::vector<RemoteEdge>& remote);
+  void drop_moved(LayerSplit& block, Array<RemoteEdge>& remote);
 
   Cover cover_;
   std::vector<size_t> begins_;     // [P + 1] where the edges from each owner begin in the next four

@@ -1,6 +1,7 @@
 #include "splitter.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 #include <optional>
 #include <stdexcept>
@@ -30,6 +31,7 @@ class MappedSplitter final : public Splitter<Index> {
     const size_t parts = offsets.size() - 1;
     this->splits_.resize(parts);
     remote_edges_.resize(parts);
+    numbered_.resize(parts);
     for (size_t part = 0; part < parts; ++part) {
       const auto size = static_cast<size_t>(offsets[part + 1] - offsets[part]);
       this->splits_[part].vertices.reserve(size);
@@ -46,16 +48,20 @@ class MappedSplitter final : public Splitter<Index> {
   size_t owner(int64_t vertex) const;
   int32_t row_at_owner(int64_t vertex, size_t owner);
   void add_remote(size_t part, size_t level, std::span<const Index> neighbours, size_t first);
+  void number_by_id(size_t part, size_t level);
   void add_first(const char* what, std::span<const int64_t> vertices);
   void forget_places();
 
   std::vector<int64_t> offsets_;
   std::vector<Map> rows_;                              // [P] row of a vertex in its owner's list
   std::vector<Map> places_;                            // [P] its place among the rows sent to the split at work
+  std::vector<size_t> numbered_;                       // [P] vertices whose rows are final
   size_t part_ = 0, level_ = 0;                        // whose places are in the maps; level 0: nobody's
   bool torn_ = false;                                  // a run was added in part only: there was no memory
-  std::vector<RemoteEdge> remote_;                     // scratch: edges of a run that come from other parts
-  std::vector<std::vector<RemoteEdge>> remote_edges_;  // [P], of the hop at work
+  Array<uint64_t> met_;                                // scratch: a bit for each vertex of a part
+  Array<int32_t> moves_;                               // scratch: from rows by first appearance to the final ones
+  Array<RemoteEdge> remote_;                           // scratch: edges of a run that come from other parts
+  std::vector<Array<RemoteEdge>> remote_edges_;        // [P], of the hop at work
   std::optional<PartialSums> sums_;                    // none: rows alone are sent
 };
 
@@ -121,6 +127,7 @@ void MappedSplitter<Index, Map>::start(size_t layers, std::span<const int64_t> t
     for (size_t level = 1; level <= layers; ++level) split.layers[level].indptr.push_back(0);
   }
   add_first("vertex", others);
+  for (size_t part = 0; part < parts; ++part) numbered_[part] = this->splits_[part].vertices.size();
 }
 
 /// Gives rows to vertices that no edge leads to yet.
@@ -189,7 +196,8 @@ void MappedSplitter<Index, Map>::add(const Drawn<Index>& drawn, size_t level) {
   int64_t* vertices = split.vertices.data();
   auto next = static_cast<int32_t>(num_vertices);
   Map& map = rows_[part];
-  remote_.clear();
+  remote_.resize(count);
+  size_t num_remote = 0;
   const auto key_of = [&](size_t i) { return static_cast<uint64_t>(neighbours[i]) - begin; };
   const auto look_ahead = [&](size_t i) {
     const uint64_t key = key_of(i);
@@ -200,7 +208,7 @@ void MappedSplitter<Index, Map>::add(const Drawn<Index>& drawn, size_t level) {
     if (i + LOOK_AHEAD < count) look_ahead(i + LOOK_AHEAD);
     const uint64_t key = key_of(i);
     if (key >= size) {
-      remote_.push_back({static_cast<int32_t>(i), -1});
+      remote_[num_remote++].edge = static_cast<int32_t>(i);
       continue;
     }
     int32_t& row = map[key];
@@ -211,6 +219,7 @@ void MappedSplitter<Index, Map>::add(const Drawn<Index>& drawn, size_t level) {
     rows[i] = row;
   }
   split.vertices.resize(next);
+  remote_.resize(num_remote);
   if (!remote_.empty()) add_remote(part, level, neighbours, first);
   torn_ = false;
 }
@@ -221,6 +230,9 @@ void MappedSplitter<Index, Map>::add_remote(size_t part, size_t level, std::span
                                             size_t first) {
   int32_t* rows = this->splits_[part].layers[level].indices.data() + first;
   const size_t count = remote_.size();
+  const size_t before = remote_edges_[part].size();
+  make_room(remote_edges_[part], before + count);
+  remote_edges_[part].resize(before + count);
   const auto look_ahead = [&](RemoteEdge& remote) {
     const int64_t vertex = neighbours[remote.edge];
     const size_t from = owner(vertex);
@@ -239,14 +251,59 @@ void MappedSplitter<Index, Map>::add_remote(size_t part, size_t level, std::span
       rows_to_send.push_back(row_at_owner(vertex, from));
       place = static_cast<int32_t>(rows_to_send.size()) - 1;
     }
-    rows[edge] = place;
-    remote_edges_[part].push_back({static_cast<int32_t>(first) + edge, from});
+    rows[edge] = ~place;
+    remote_edges_[part][before + j] = {static_cast<int32_t>(first) + edge, from};
   }
+}
+
+/// Sorts vertices of a part that begins at `begin`. bits: scratch.
+void sort_ids(std::span<int64_t> vertices, int64_t begin, size_t size, Array<uint64_t>& bits) {
+  if (vertices.size() < size / 64) return std::sort(vertices.begin(), vertices.end());
+  bits.assign(size / 64 + 1, 0);
+  for (const int64_t vertex : vertices) bits[(vertex - begin) >> 6] |= uint64_t{1} << ((vertex - begin) & 63);
+  auto next = vertices.begin();
+  for (size_t word = 0; next != vertices.end(); ++word)
+    for (uint64_t left = bits[word]; left != 0; left &= left - 1)
+      *next++ = begin + static_cast<int64_t>(64 * word) + std::countr_zero(left);
+}
+
+/// Gives the vertices that a hop met their final rows: their ids ascend, so that whoever reads what is kept of them
+/// goes through memory in one direction.
+template <class Index, class Map>
+void MappedSplitter<Index, Map>::number_by_id(size_t part, size_t level) {
+  Split& split = this->splits_[part];
+  const auto first = static_cast<int32_t>(numbered_[part]);
+  const std::span<int64_t> met(split.vertices.begin() + first, split.vertices.end());
+  if (met.empty()) return;
+  const int64_t begin = offsets_[part];
+  sort_ids(met, begin, offsets_[part + 1] - begin, met_);
+  moves_.resize(met.size() + 1);
+  moves_[0] = 0;  // of all rows that were final before
+  for (size_t i = 0; i < met.size(); ++i) {
+    if (i + LOOK_AHEAD < met.size()) rows_[part].prefetch(met[i + LOOK_AHEAD] - begin);
+    int32_t& row = rows_[part][met[i] - begin];
+    const int32_t final_row = first + static_cast<int32_t>(i);
+    moves_[row - first + 1] = final_row - row;
+    row = final_row;
+  }
+  numbered_[part] += met.size();
+  const int32_t* moves = moves_.data();
+  const auto finish = [first, moves](Array<int32_t>& rows) {
+    for (int32_t& row : rows) {
+      const int64_t at = int64_t{row} - (first - 1);
+      row += moves[at & ~(at >> 63)];  // at, but 0 below that; a compiler's branch would be guessed wrong half the time
+    }
+  };
+  LayerSplit& layer = split.layers[level];
+  finish(layer.indices);
+  for (auto& rows : layer.send_rows) finish(rows);
 }
 
 template <class Index, class Map>
 void MappedSplitter<Index, Map>::end_hop(size_t level) {
   const size_t parts = this->splits_.size();
+  torn_ = true;
+  for (size_t part = 0; part < parts; ++part) number_by_id(part, level);
   for (Split& split : this->splits_) {
     split.level_sizes[level - 1] = static_cast<int64_t>(split.vertices.size());
     split.layers[level].drawn_edges = static_cast<int64_t>(split.layers[level].indices.size());
@@ -259,7 +316,6 @@ void MappedSplitter<Index, Map>::end_hop(size_t level) {
   for (size_t part = 0; part < parts; ++part) {
     LayerSplit& layer = this->splits_[part].layers[level];
     layer.own_edges = static_cast<int64_t>(layer.indices.size() - remote_edges_[part].size());
-    if (remote_edges_[part].empty()) continue;
     auto next = static_cast<size_t>(this->splits_[part].level_sizes[level - 1]);
     for (size_t from = 0; from < parts; ++from) {
       base[from] = checked_row(next);
@@ -267,9 +323,10 @@ void MappedSplitter<Index, Map>::end_hop(size_t level) {
     }
     checked_row(next);
     int32_t* rows = layer.indices.data();
-    for (const RemoteEdge& remote : remote_edges_[part]) rows[remote.edge] += base[remote.owner];
+    for (const auto& [edge, owner] : remote_edges_[part]) rows[edge] = base[owner] + ~rows[edge];
     remote_edges_[part].clear();
   }
+  torn_ = false;
 }
 
 }  // namespace

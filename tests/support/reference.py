@@ -143,6 +143,7 @@ def split_by(graph, offsets, targets, layers, choose, others=()):
         layer = layers - hop + 1
         places, scales = choose(hop, [v for split in splits for v in split.vertices[: split.level_sizes[layer]]])
         known = [set(split.vertices) for split in splits]
+        met = [set() for _ in splits]
         for p, split in enumerate(splits):
             split.edges[layer], split.edge_ids[layer] = [], []
             split.received[layer], split.scales[layer] = [[] for _ in range(parts)], scales
@@ -154,10 +155,10 @@ def split_by(graph, offsets, targets, layers, choose, others=()):
                 for u in drawn:
                     q = owner(u)
                     if u not in known[q]:
-                        known[q].add(u)
-                        splits[q].vertices.append(u)
+                        met[q].add(u)
                     if q != p and u not in split.received[layer][q]:
                         split.received[layer][q].append(u)
-        for split in splits:
+        for split, vertices in zip(splits, met, strict=True):
+            split.vertices += sorted(vertices)
             split.level_sizes[layer - 1] = len(split.vertices)
     return splits
