@@ -155,7 +155,7 @@ bool narrow_fits(int64_t outputs, int64_t width);
 
 /// Rows of a matrix: all of them, or, where there are ids, row ids[0], ids[1], ... of it.
 struct PickedRows {
-  Matrix<const float> table;
+  EitherRows table;
   std::optional<std::span<const int64_t>> ids;
 
   int64_t rows() const { return ids ? static_cast<int64_t>(ids->size()) : table.rows; }
@@ -176,8 +176,8 @@ struct NarrowGradient {
   Matrix<float> out;
 };
 
-/// Multiplies rows by one or two narrow matrices; each row is read once. Throws std::invalid_argument for shapes that
-/// do not fit and for an id outside the table.
+/// Multiplies rows in float32 by one or two narrow matrices; each row is read once. Throws std::invalid_argument for
+/// shapes and types that do not fit and for an id outside the table.
 void project_narrow(const PickedRows& x, const std::vector<NarrowProduct>& products, int threads);
 
 /// The gradients of one or two narrow matrices; each row is read once. The sums of the threads are added in turn.

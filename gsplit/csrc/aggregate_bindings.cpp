@@ -73,7 +73,7 @@ std::optional<Finish> finish_of(const std::optional<FinishValues>& given) {
   return Finish{static_cast<Activation>(activation), drop, seed};
 }
 
-PickedRows picked(const Values<const float>& x, const std::optional<Array<int64_t>>& ids) {
+PickedRows picked(const RowValues& x, const std::optional<Array<int64_t>>& ids) {
   return {matrix_of(x), ids ? std::optional{span_of(*ids)} : std::nullopt};
 }
 
@@ -213,29 +213,29 @@ void bind_aggregate(nb::module_& m) {
   m.def("narrow_fits", &narrow_fits, nb::arg("outputs"), nb::arg("width"));
   m.def(
       "project_narrow",
-      [](Values<const float> x, std::optional<Array<int64_t>> ids, const std::vector<ProductArrays>& products,
+      [](RowValues x, std::optional<Array<int64_t>> ids, const std::vector<ProductArrays>& products, bool tiles,
          int threads) {
         std::vector<NarrowProduct> wanted;
         for (const auto& [weight, bias, out] : products)
           wanted.push_back({matrix_of(weight), span_of(bias), matrix_of(out)});
         const auto rows = picked(x, ids);
         nb::gil_scoped_release unlocked;
-        project_narrow(rows, wanted, threads);
+        (tiles ? project_by_tiles : project_narrow)(rows, wanted, threads);
       },
-      nb::arg("x").noconvert(), nb::arg("ids").noconvert().none(), nb::arg("products").noconvert(),
-      nb::arg("threads") = 1);
+      nb::arg("x").noconvert(), nb::arg("ids").noconvert().none(), nb::arg("products").noconvert(), nb::kw_only(),
+      nb::arg("tiles") = false, nb::arg("threads") = 1);
   m.def(
       "narrow_gradient",
-      [](Values<const float> x, std::optional<Array<int64_t>> ids, const std::vector<GradientArrays>& gradients,
+      [](RowValues x, std::optional<Array<int64_t>> ids, const std::vector<GradientArrays>& gradients, bool tiles,
          int threads) {
         std::vector<NarrowGradient> wanted;
         for (const auto& [given, out] : gradients) wanted.push_back({matrix_of(given), matrix_of(out)});
         const auto rows = picked(x, ids);
         nb::gil_scoped_release unlocked;
-        narrow_gradient(rows, wanted, threads);
+        (tiles ? gradient_by_tiles : narrow_gradient)(rows, wanted, threads);
       },
-      nb::arg("x").noconvert(), nb::arg("ids").noconvert().none(), nb::arg("gradients").noconvert(),
-      nb::arg("threads") = 1);
+      nb::arg("x").noconvert(), nb::arg("ids").noconvert().none(), nb::arg("gradients").noconvert(), nb::kw_only(),
+      nb::arg("tiles") = false, nb::arg("threads") = 1);
   m.def("has_tiles", &has_tiles);
   m.def("has_wide_products", &has_wide_products);
   m.def(

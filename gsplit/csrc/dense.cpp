@@ -90,8 +90,9 @@ NarrowTask narrow_task(const PickedRows& x, const std::vector<Part>& parts) {
       if (id < 0 || id >= x.table.rows)
         throw std::invalid_argument("row " + std::to_string(id) + " is outside 0 .. " +
                                     std::to_string(x.table.rows - 1));
+  require(x.table.narrow == nullptr, "products in float32 are of rows in float32");
   NarrowTask task{};
-  task.x = x.table.data;
+  task.x = x.table.wide;
   task.ids = x.ids ? x.ids->data() : nullptr;
   task.width = x.table.width;
   task.x_stride = x.table.stride;

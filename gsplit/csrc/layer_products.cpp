@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <memory>
+#include <string>
 
 #include "aggregate_shared.hpp"
 #include "tile_products.hpp"
@@ -18,6 +19,7 @@ namespace {
 constexpr int64_t SUMMED_ROWS = 2048;   // over which the sums of a gradient stay in float32
 constexpr int64_t FINISHED_ROWS = 192;  // that are finished while a cache has them
 constexpr int64_t BACKWARD_ROWS = 512;  // whose gradients a cache has for all that is made of them
+constexpr int64_t PICKED_ROWS = 96;     // that a cache has for all that they are multiplied by
 constexpr size_t LINE = 64;
 
 bool asked_for_tiles() {
@@ -98,6 +100,8 @@ void unfinish_rows(const Finish& finish, const T* out, int64_t out_stride, const
   run(task);
 }
 
+using Totals = std::vector<std::vector<double>>;  // of each thread
+
 /// One pass over gradients, which weights and rows get theirs of.
 struct Backward {
   const products::Kernels& kernels;
@@ -123,11 +127,14 @@ struct Backward {
 
   void run(int64_t width, int threads, std::span<float> column_sums) const {
     const auto at = starts();
-    std::vector<std::vector<double>> totals(std::max(threads, 1));  // of each thread
-    shared_out(gradients.rows, width, threads, [&](int64_t worker, int64_t begin, int64_t end) {
-      totals[worker].resize(at.back());
-      rows(begin, end, at, totals[worker]);
-    });
+    Totals totals(std::max(threads, 1));
+    shared_out(gradients.rows, width, threads,
+               [&](int64_t worker, int64_t begin, int64_t end) { rows(begin, end, at, totals[worker]); });
+    put(totals, at, column_sums);
+  }
+
+  /// Writes what all threads summed up.
+  void put(const Totals& totals, const std::vector<int64_t>& at, std::span<float> column_sums) const {
     const auto total = [&totals](int64_t i) {
       double sum = 0;
       for (const auto& of_thread : totals) sum += of_thread.empty() ? 0 : of_thread[i];
@@ -144,6 +151,7 @@ struct Backward {
   }
 
   void rows(int64_t begin, int64_t end, const std::vector<int64_t>& at, std::vector<double>& totals) const {
+    totals.resize(at.back());
     const Aligned<float> sums(at.back());
     products::Gradient part{gradients, {}, 0, columns ? sums.data() + at[weights.size()] : nullptr};
     for (size_t w = 0; w < weights.size(); ++w) part.weights[part.num_weights++] = {weights[w], sums.data() + at[w]};
@@ -280,6 +288,97 @@ void multiply_backward(Products by, const EitherRows& gradients, const std::opti
     work.x_gradients.push_back(x_gradients);
   }
   work.run(width, threads, column_sums);
+}
+
+namespace {
+
+/// Checks rows that `parts` are to be made of.
+template <class Part>
+products::Rows rows_of(const PickedRows& x, const std::vector<Part>& parts) {
+  require(!parts.empty() && parts.size() <= products::MOST_TERMS, "rows are multiplied by one or two weights");
+  products::Rows rows = rows_of(x.table);
+  if (!x.ids) return rows;
+  for (const int64_t id : *x.ids)
+    if (id < 0 || id >= rows.rows)
+      throw std::invalid_argument("row " + std::to_string(id) + " is outside 0 .. " + std::to_string(rows.rows - 1));
+  rows.rows = static_cast<int64_t>(x.ids->size());
+  rows.ids = x.ids->data();
+  return rows;
+}
+
+/// Adds what each weight gets of rows begin .. end to the totals of a thread; a cache has rows for all of them.
+void add_gradients(const std::vector<Backward>& works, int64_t begin, int64_t end, std::vector<Totals>& totals,
+                   int64_t worker) {
+  const auto& kernels = works[0].kernels;
+  std::vector<Aligned<float>> sums;
+  std::vector<Aligned<char>> rooms;
+  std::vector<products::Gradient> parts;
+  for (const auto& work : works) {
+    const int64_t count = work.starts().back();
+    sums.emplace_back(count);
+    std::fill(sums.back().data(), sums.back().data() + count, 0.0f);
+    parts.push_back({work.gradients, {{work.weights[0], sums.back().data()}}, 1, nullptr});
+    rooms.emplace_back(kernels.gradient_room(parts.back()));
+  }
+  for (int64_t row = begin; row < end; row += PICKED_ROWS)
+    for (size_t w = 0; w < works.size(); ++w)
+      if (const int64_t stop = std::min({end, row + PICKED_ROWS, works[w].gradients.rows}); row < stop)
+        kernels.gradient(parts[w], row, stop, rooms[w].data());
+  for (size_t w = 0; w < works.size(); ++w) {
+    auto& total = totals[w][worker];
+    total.resize(works[w].starts().back());
+    for (size_t i = 0; i < total.size(); ++i) total[i] += static_cast<double>(sums[w].data()[i]);
+  }
+}
+
+}  // namespace
+
+void project_by_tiles(const PickedRows& x, const std::vector<NarrowProduct>& given, int threads) {
+  const auto& kernels = kernels_of(Products::tiles);
+  const products::Rows rows = rows_of(x, given);
+  std::vector<Aligned<char>> packed;
+  std::vector<products::Product> products;
+  int64_t most = 0;
+  for (const auto& [weight, bias, out] : given) {
+    require(weight.width == rows.width && out.width == weight.rows && out.rows <= rows.rows,
+            "out is not shaped as the product");
+    require(bias.empty() || static_cast<int64_t>(bias.size()) == weight.rows, "there must be a bias for each output");
+    packed.push_back(pack(kernels, weight, false));
+    auto& product = products.emplace_back();
+    product.terms[product.num_terms++] = {rows, packed.back().data()};
+    product.bias = bias.empty() ? nullptr : bias.data();
+    product.outputs = out.width;
+    product.out = out.narrow;
+    product.wide_out = out.wide;
+    product.out_stride = out.stride;
+    most = std::max(most, out.rows);
+  }
+  shared_out(most, rows.width, threads, [&](int64_t, int64_t begin, int64_t end) {
+    const Aligned<char> room(kernels.product_room(products[0]));  // of rows, which all have in common
+    for (int64_t row = begin; row < end; row += PICKED_ROWS)
+      for (size_t p = 0; p < products.size(); ++p)
+        if (const int64_t stop = std::min({end, row + PICKED_ROWS, given[p].out.rows}); row < stop)
+          kernels.multiply(products[p], row, stop, room.data());
+  });
+}
+
+void gradient_by_tiles(const PickedRows& x, const std::vector<NarrowGradient>& given, int threads) {
+  const auto& kernels = kernels_of(Products::tiles);
+  const products::Rows rows = rows_of(x, given);
+  std::vector<Backward> works;
+  int64_t most = 0;
+  for (const auto& [gradients, out] : given) {
+    require(gradients.rows <= rows.rows && out.rows == gradients.width && out.width == rows.width,
+            "out is not shaped as the weight");
+    works.push_back({kernels, rows_of(gradients), std::nullopt, {}, {rows}, {out}, {}, {}, false});
+    most = std::max(most, gradients.rows);
+  }
+  std::vector<Totals> totals(works.size(), Totals(std::max(threads, 1)));
+  shared_out(most, rows.width, threads, [&](int64_t worker, int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; row += SUMMED_ROWS)
+      add_gradients(works, row, std::min(end, row + SUMMED_ROWS), totals, worker);
+  });
+  for (size_t w = 0; w < works.size(); ++w) works[w].put(totals[w], works[w].starts(), {});
 }
 
 }  // namespace gsplit

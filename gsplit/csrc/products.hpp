@@ -14,16 +14,21 @@ namespace gsplit::products {
 
 inline constexpr int64_t MOST_TERMS = 2;
 
-/// Rows in bfloat16 or in float32.
+/// Rows in bfloat16 or in float32: those of a matrix, or, where there are ids, rows ids[0], ids[1], ... of it.
 struct Rows {
   const BFloat16* narrow;
   const float* wide;  // in its place
   int64_t rows;
   int64_t width;
   int64_t stride;
+  const int64_t* ids = nullptr;
+
+  /// Where a row begins.
+  int64_t at(int64_t row) const { return (ids == nullptr ? row : ids[row]) * stride; }
 
   /// The rows from one on.
   Rows from(int64_t row) const {
+    if (ids != nullptr) return {narrow, wide, rows - row, width, stride, ids + row};
     return {narrow == nullptr ? nullptr : narrow + row * stride, wide == nullptr ? nullptr : wide + row * stride,
             rows - row, width, stride};
   }

@@ -53,16 +53,16 @@ class MappedSplitter final : public Splitter<Index> {
   void forget_places();
 
   std::vector<int64_t> offsets_;
-  std::vector<Map> rows_;                              // [P] row of a vertex in its owner's list
-  std::vector<Map> places_;                            // [P] its place among the rows sent to the split at work
-  std::vector<size_t> numbered_;                       // [P] vertices whose rows are final
-  size_t part_ = 0, level_ = 0;                        // whose places are in the maps; level 0: nobody's
-  bool torn_ = false;                                  // a run was added in part only: there was no memory
-  Array<uint64_t> met_;                                // scratch: a bit for each vertex of a part
-  Array<int32_t> moves_;                               // scratch: from rows by first appearance to the final ones
-  Array<RemoteEdge> remote_;                           // scratch: edges of a run that come from other parts
-  std::vector<Array<RemoteEdge>> remote_edges_;        // [P], of the hop at work
-  std::optional<PartialSums> sums_;                    // none: rows alone are sent
+  std::vector<Map> rows_;                        // [P] row of a vertex in its owner's list
+  std::vector<Map> places_;                      // [P] its place among the rows sent to the split at work
+  std::vector<size_t> numbered_;                 // [P] vertices whose rows are final
+  size_t part_ = 0, level_ = 0;                  // whose places are in the maps; level 0: nobody's
+  bool torn_ = false;                            // a run was added in part only: there was no memory
+  Array<uint64_t> met_;                          // scratch: a bit for each vertex of a part
+  Array<int32_t> moves_;                         // scratch: from rows by first appearance to the final ones
+  Array<RemoteEdge> remote_;                     // scratch: edges of a run that come from other parts
+  std::vector<Array<RemoteEdge>> remote_edges_;  // [P], of the hop at work
+  std::optional<PartialSums> sums_;              // none: rows alone are sent
 };
 
 template <class Index, class Map>
@@ -291,7 +291,8 @@ void MappedSplitter<Index, Map>::number_by_id(size_t part, size_t level) {
   const auto finish = [first, moves](Array<int32_t>& rows) {
     for (int32_t& row : rows) {
       const int64_t at = int64_t{row} - (first - 1);
-      row += moves[at & ~(at >> 63)];  // at, but 0 below that; a compiler's branch would be guessed wrong half the time
+      row +=
+          moves[at & ~(at >> 63)];  // at, but 0 below that; a compiler's branch would be guessed wrong half the time
     }
   };
   LayerSplit& layer = split.layers[level];

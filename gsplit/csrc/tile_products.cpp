@@ -19,6 +19,7 @@ constexpr int64_t CHUNK = 512;  // rows whose gradients are packed at a time
 constexpr int64_t TILE_VALUES = SIDE * DEPTH;
 constexpr int64_t BLOCK = 2 * SIDE;  // rows that are multiplied at a time
 constexpr int64_t LINE = 64;
+constexpr int64_t PICKED_AHEAD = 64;  // rows before one is read that it is fetched
 
 /// All eight tiles whole, while a call lasts.
 class Configured {
@@ -57,6 +58,14 @@ inline void in_type(const Rows& x, Work work) {
   else work(x.wide);
 }
 
+/// Fetches a row that is picked out of a table: the machine cannot guess where it lies.
+template <class T>
+inline void fetch_picked(const Rows& x, const T* values, int64_t row) {
+  if (x.ids == nullptr || row >= x.rows) return;
+  for (int64_t k = 0; k < x.width; k += LINE / static_cast<int64_t>(sizeof(T)))
+    _mm_prefetch(reinterpret_cast<const char*>(values + x.at(row) + k), _MM_HINT_T0);
+}
+
 /// Rows begin .. end as left tiles [2, steps, SIDE, DEPTH], with zeros behind them.
 template <class T>
 void pack_left(const Rows& x, const T* values, int64_t begin, int64_t end, BFloat16* packed) {
@@ -68,7 +77,7 @@ void pack_left(const Rows& x, const T* values, int64_t begin, int64_t end, BFloa
       for (int64_t s = 0; s < steps; ++s) _mm512_store_si512(to + s * TILE_VALUES, _mm512_setzero_si512());
       continue;
     }
-    const T* from = values + (begin + r) * x.stride;
+    const T* from = values + x.at(begin + r);
     for (int64_t s = 0; s < whole; ++s) _mm512_store_si512(to + s * TILE_VALUES, half_line(from + s * DEPTH, ~0u));
     if (whole < steps) _mm512_store_si512(to + whole * TILE_VALUES, half_line(from + whole * DEPTH, rest));
   }
@@ -137,8 +146,12 @@ void pack_pairs(const Rows& x, const T* values, int64_t begin, int64_t end, int6
       for (int64_t r = 0; r < SIDE; ++r) {
         const int64_t row = from + 2 * r;
         const __m512i none = _mm512_setzero_si512();
-        const __m512i one = row < end ? half_line(values + row * x.stride + column, mask) : none;
-        const __m512i other = row + 1 < end ? half_line(values + (row + 1) * x.stride + column, mask) : none;
+        if (column == 0) {
+          fetch_picked(x, values, row + PICKED_AHEAD);
+          fetch_picked(x, values, row + 1 + PICKED_AHEAD);
+        }
+        const __m512i one = row < end ? half_line(values + x.at(row) + column, mask) : none;
+        const __m512i other = row + 1 < end ? half_line(values + x.at(row + 1) + column, mask) : none;
         low_pairs[r] = _mm512_permutex2var_epi16(one, lower, other);
         high_pairs[r] = _mm512_permutex2var_epi16(one, upper, other);
         if (column_sums != nullptr) {
@@ -207,9 +220,12 @@ void multiply(const Product& product, int64_t begin, int64_t end, void* room) {
       _tile_stored(1, sums + SIDE * BLOCK, STRIDE);
       _tile_stored(2, sums + SIDE, STRIDE);
       _tile_stored(3, sums + SIDE * BLOCK + SIDE, STRIDE);
-      for (int64_t r = 0; r < stop - row; ++r)
+      const Rows& x = product.terms[0].x;
+      for (int64_t r = 0; r < stop - row; ++r) {
+        if (tile == 0) in_type(x, [&](const auto* values) { fetch_picked(x, values, row + r + PICKED_AHEAD); });
         write(product, row + r, tile * SIDE, _mm512_load_ps(sums + r * BLOCK),
               _mm512_load_ps(sums + r * BLOCK + SIDE));
+      }
     }
   }
 }

@@ -143,10 +143,10 @@ class FeatureLoader:
     def stores(self) -> bool:
         """True where :meth:`stored` can be called: rows would be copied as they are, from the host to the host.
 
-        Those that the model takes in bfloat16 are float32 there, and rounded when they are multiplied.
+        Those that the model takes in bfloat16 may be float32 there, and are rounded when they are multiplied.
         """
-        as_they_are = self._host.dtype == torch.float32 and self._given in (torch.float32, torch.bfloat16)
-        as_they_are = as_they_are and not self._normalize
+        types = {torch.float32: (torch.float32,), torch.bfloat16: (torch.float32, torch.bfloat16)}
+        as_they_are = self._host.dtype in types.get(self._given, ()) and not self._normalize
         return as_they_are and self._device.type == "cpu" and isinstance(self._cache, NoCache)
 
     def stored(self, vertices: NDArray[np.int64]) -> StoredRows:
@@ -157,7 +157,8 @@ class FeatureLoader:
         """
         assert self.stores
         self.counters.add(self._cache.locate(vertices), self._host.row_bytes)
-        return StoredRows(table=self._host.bytes_view.view(np.float32), ids=vertices)
+        wide = self._host.dtype == torch.float32
+        return StoredRows(table=self._host.bytes_view.view(np.float32) if wide else self._host.tensor(), ids=vertices)
 
     def _on_cpu(self, places: Places, count: int) -> Tensor:
         """Copy every row straight to its position."""

@@ -31,8 +31,8 @@ class StoredRows:
     It has what a layer asks of a tensor before it computes: ``shape``, ``dtype`` and ``device``.
     """
 
-    table: NDArray[np.float32]
-    """[N, D] rows of all vertices; it may be a file that is mapped for reading."""
+    table: NDArray[np.float32] | Tensor
+    """[N, D] rows of all vertices; it may be a file that is mapped for reading. A tensor in bfloat16."""
     ids: NDArray[np.int64]
     """[n] which row of the table each row is."""
     use: Use = field(default_factory=Use)
@@ -46,7 +46,7 @@ class StoredRows:
     @property
     def dtype(self) -> torch.dtype:
         """Type of the values."""
-        return torch.float32
+        return self.table.dtype if isinstance(self.table, Tensor) else torch.float32
 
     @property
     def device(self) -> torch.device:
@@ -65,7 +65,9 @@ class StoredRows:
         self.use.copied = True
         out = torch.empty(self.shape, dtype=self.dtype)
         if out.numel():
-            _core.gather_rows(self.table.view(np.uint8), self.ids, out.view(torch.uint8).numpy(), threads)
+            table = self.table
+            values = table.view(torch.uint8).numpy() if isinstance(table, Tensor) else table.view(np.uint8)
+            _core.gather_rows(values, self.ids, out.view(torch.uint8).numpy(), threads)
         return out
 
 

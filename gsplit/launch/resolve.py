@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
+import gsplit._core as _core
 from gsplit.config.fields import flag_of
 from gsplit.config.model import PrecisionName
 from gsplit.config.optimisation import DEFAULT_METRIC, ERRORS
@@ -151,8 +152,8 @@ def _with_rows(config: Placed, layout: Layout, described: Described) -> Placed:
         return config
     cached = config.cache not in ("auto", "none") or config.cache_size is not None
     lie = described.reads_stored_rows and features.dtype == np.float32 and not config.normalize_features
-    if config.device == accelerator.HOST and lie and not cached:
-        return config
+    if config.device == accelerator.HOST and lie and not cached and not _core.has_tiles():
+        return config  # products are in float32, of rows that are read where they lie
     try:
         check_memory(features.size * rows.itemsize)
     except MemoryError:

@@ -16,6 +16,7 @@ from support.graphs import lay_out, random_graph
 from support.runs import all_equal, config_for, records, run_for, stopped_and_gone_on, train_in_trainer, trainer_of
 
 import gsplit
+import gsplit._core as _core
 from gsplit.config.train import TrainConfig
 from gsplit.engine.whole.fitting import chosen_of
 from gsplit.engine.whole.plan_table import priced_plans
@@ -192,7 +193,8 @@ def wide(tmp_path_factory):
 @pytest.mark.parametrize(
     ("changes", "kind", "kept"),
     [
-        ({}, StoredRows, torch.float32),
+        ({}, StoredRows, torch.bfloat16 if _core.has_tiles() else torch.float32),
+        ({"feature_dtype": "float32"}, StoredRows, torch.float32),
         ({"model": "gcn"}, torch.Tensor, torch.bfloat16),
         ({"model": "torch_geometric.nn:GraphSAGE"}, torch.Tensor, torch.bfloat16),
         ({"feature_dtype": "float32", "model": "gcn"}, torch.Tensor, torch.bfloat16),

@@ -193,7 +193,8 @@ class _Step:
         for group in optimizer.param_groups if not on_host else ():
             group["foreach"] = True  # as on accelerators, where it takes more memory
         self._reduced: Any = None
-        as_they_are = run.strategy.cache_size is None and copied_dtype(run.config, layout) is None
+        rows = copied_dtype(run.config, layout)
+        as_they_are = run.strategy.cache_size is None and rows in (None, run.precision.rows)
         as_they_are = as_they_are and self._loader.features.stores and not run.config.normalize_features
         self.lie = on_host and as_they_are and bool(getattr(self.model, "reads_stored_rows", False))
         """Whether rows are read where they lie, as trainers on the CPU do."""

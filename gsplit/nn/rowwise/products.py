@@ -1,7 +1,7 @@
 """Products of rows by weights, outside of autograd.
 
 In float32 by the core where it has vectors of 16 (``csrc/wide_products.hpp``), else by PyTorch; narrow ones of rows
-that are read once by kernels of their own (``csrc/narrow_products.hpp``).
+that are read once by kernels of their own (``csrc/narrow_products.hpp``), or by tiles.
 
 Of rows in bfloat16 or float16 by weights in float32, with sums of products in float32: on the CPU by the tiles of AMX
 where there are any (``csrc/tile_products.hpp``), else in float32 from rows that are widened. On accelerators by
@@ -94,7 +94,7 @@ def multiplied(
                 total[: len(term.x)] += _product(term, wide, None)
             total = total.to(out_dtype or dtype)
     else:
-        if not first.turned and _fit_narrow(first.x, first.weight):
+        if not first.turned and _fit_narrow(first.x, dtype, first.weight):
             [total] = _narrow_products(first.x, [(len(first.x), first.weight, bias)], dtype)
         else:
             total = _product(first, dtype, bias)
@@ -160,7 +160,7 @@ def products(
     """
     weights = [weight for _, weight, _ in maps]
     once = not is_mixed(dtype, *weights) or isinstance(x, StoredRows)
-    if once and _fit_narrow(x, *weights):
+    if once and _fit_narrow(x, dtype, *weights):
         return _narrow_products(x, maps, dtype)
     rows = copied(x)
     return [multiplied([Term(rows[:first], weight)], bias, dtype) for first, weight, bias in maps]
@@ -169,13 +169,14 @@ def products(
 def _narrow_products(
     x: Tensor | StoredRows, maps: Sequence[tuple[int, Tensor, Tensor | None]], dtype: torch.dtype
 ) -> list[Tensor]:
-    given = dtype if dtype == torch.bfloat16 else x.dtype  # the core writes no float16
-    outs = [torch.empty((first, len(weight)), dtype=given) for first, weight, _ in maps]
+    tiles = _by_tiles(x, dtype)
+    written = dtype if dtype == torch.bfloat16 else torch.float32  # the core writes no float16
+    outs = [torch.empty((first, len(weight)), dtype=written) for first, weight, _ in maps]
     wanted = [
         (weight.detach().contiguous(), None if bias is None else bias.detach().contiguous(), out)
         for (_, weight, bias), out in zip(maps, outs, strict=True)
     ]
-    _core.project_narrow(*_table(x), wanted, threads=torch.get_num_threads())
+    _core.project_narrow(*_table(x), wanted, tiles=tiles, threads=torch.get_num_threads())
     return [out.to(dtype) for out in outs]
 
 
@@ -190,13 +191,14 @@ def weight_gradients(gradients: Sequence[Tensor], x: Tensor | StoredRows) -> lis
     """
     outputs = [gradient.shape[1] for gradient in gradients]
     once = gradients[0].dtype not in SHORT or isinstance(x, StoredRows)
-    if not (once and are_narrow(x, *outputs)):
+    dtype = gradients[0].dtype
+    if not (once and are_narrow(x, dtype, *outputs)):
         rows = copied(x)
         return [weight_gradient(gradient, rows, gradient.dtype) for gradient in gradients]
-    outs = [torch.empty((number, x.shape[1]), dtype=x.dtype) for number in outputs]
+    outs = [torch.empty((number, x.shape[1]), dtype=torch.float32) for number in outputs]
     read = [gradient.float() if gradient.dtype == torch.float16 else gradient for gradient in gradients]
     given = [(gradient.detach().contiguous(), out) for gradient, out in zip(read, outs, strict=True)]
-    _core.narrow_gradient(*_table(x), given, threads=torch.get_num_threads())
+    _core.narrow_gradient(*_table(x), given, tiles=_by_tiles(x, dtype), threads=torch.get_num_threads())
     return outs
 
 
@@ -221,16 +223,30 @@ def weight_gradient(gradients: Tensor, x: Tensor, dtype: torch.dtype) -> Tensor:
         return (gradients.to(wide).t() @ rows.to(wide)).float()
 
 
-def are_narrow(x: Tensor | StoredRows, *outputs: int) -> bool:
-    """Return whether the core multiplies rows like ``x`` [n, D] by matrices with so many outputs each, read once."""
-    if x.dtype != torch.float32 or (isinstance(x, Tensor) and (not in_core(x) or x.stride(1) != 1)):
+def are_narrow(x: Tensor | StoredRows, dtype: torch.dtype, *outputs: int) -> bool:
+    """Return whether the core multiplies rows like ``x`` [n, D] by matrices with so many outputs each, read once.
+
+    Args:
+        x: the rows.
+        dtype: of the products.
+        outputs: of the matrices.
+    """
+    if x.dtype != torch.float32 and not _by_tiles(x, dtype):
+        return False
+    if isinstance(x, Tensor) and (not in_core(x) or x.stride(1) != 1):
         return False
     return all(_core.narrow_fits(number, x.shape[1]) for number in outputs)
 
 
-def _fit_narrow(x: Tensor | StoredRows, *weights: Tensor) -> bool:
-    like = all(weight.dtype == x.dtype and weight.shape[1] == x.shape[1] for weight in weights)
-    return like and are_narrow(x, *map(len, weights))
+def _by_tiles(x: Tensor | StoredRows, dtype: torch.dtype) -> bool:
+    """Whether narrow products of rows that are read where they lie are taken by tiles."""
+    short = dtype == torch.bfloat16 and x.dtype in (torch.bfloat16, torch.float32)
+    return short and isinstance(x, StoredRows) and bool(_core.has_tiles())
+
+
+def _fit_narrow(x: Tensor | StoredRows, dtype: torch.dtype, *weights: Tensor) -> bool:
+    like = all(weight.dtype == torch.float32 and weight.shape[1] == x.shape[1] for weight in weights)
+    return like and are_narrow(x, dtype, *map(len, weights))
 
 
 def in_layers(x: Tensor, weight: Tensor, dtype: torch.dtype) -> bool:
@@ -241,7 +257,7 @@ def in_layers(x: Tensor, weight: Tensor, dtype: torch.dtype) -> bool:
         weight: [O, D].
         dtype: of the rows that are multiplied.
     """
-    return is_mixed(dtype, weight) or bool(_core_way(x, dtype, weight)) or are_narrow(x, len(weight))
+    return is_mixed(dtype, weight) or bool(_core_way(x, dtype, weight)) or are_narrow(x, dtype, len(weight))
 
 
 def without_autocast(device: torch.device) -> AbstractContextManager[Any]:

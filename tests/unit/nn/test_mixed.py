@@ -101,6 +101,29 @@ def test_rows_where_they_lie(way):
         torch.testing.assert_close(one, other, rtol=2 * ROUNDED, atol=1e-2)
 
 
+@pytest.mark.skipif(not TILES, reason="this machine has no products in bfloat16")
+@pytest.mark.parametrize("n", [1, 31, 96, 97, 2500])
+@pytest.mark.parametrize("kept", [FLOAT, HALF], ids=str)
+@pytest.mark.parametrize("threads", [1, 2])
+def test_tiles_read_rows_where_they_lie_as_they_read_copies(n, kept, threads):
+    """All bits, of results and of what weights get, whatever type the table has; threads cut rows as they please."""
+    table, ids = torch.randn(300, 100).to(kept), torch.randint(0, 300, (n,)).numpy()
+    stored = StoredRows(table=table if kept == HALF else table.numpy(), ids=ids)
+    first, every, num_first = nn.Linear(100, 16), nn.Linear(100, 17, bias=False), n // 2 + 1
+    found = []
+    torch.set_num_threads(threads)
+    for x in (stored, stored.copied(1).to(HALF)):
+        with torch.autocast("cpu", HALF):
+            outs = both_linear(x, num_first, first, every)
+        grads = [torch.full_like(out, 0.5).cumsum(dim=0).remainder_(3) for out in outs]
+        found.append((*outs, *torch.autograd.grad(outs, [first.weight, every.weight, first.bias], grads)))
+    torch.set_num_threads(1)
+    bound = 0 if threads == 1 else 1e-4
+    for one, other in zip(*found, strict=True):
+        assert one.dtype == other.dtype
+        torch.testing.assert_close(one, other, rtol=bound, atol=bound)
+
+
 def test_rows_have_the_same_bits_with_any_number_of_threads(way):
     x, weight, found = torch.randn(3000, 100).to(HALF), torch.randn(128, 100), []
     for threads in (1, 2, 3):
