@@ -160,6 +160,7 @@ void bind_sampler(nb::module_& m, const char* name) {
       .def("sample_subgraph", &Self::sample_subgraph, nb::arg("vertices"), nb::arg("targets"), nb::arg("layers"),
            nb::arg("scales").none(), nb::arg("scale").none(), nb::arg("epoch"), nb::arg("batch"), nb::arg("micro"),
            nb::arg("num_targets"), nb::arg("edge_ids"))
+      .def("number_by_id", [](Self& self) { self.sampler.number_by_id(); })
       .def("segment_bytes", &Self::segment_bytes, nb::arg("rank"))
       .def("write_segment", &Self::write_segment, nb::arg("rank"), nb::arg("out"));
 }

@@ -6,7 +6,8 @@
 // Hop h draws up to fan-out[h] in-neighbours, without replacement, of *every* vertex of level L-h+1 (also of
 // those already drawn at an earlier hop, as in the blocks of DGL). A drawn vertex joins the split of its owner;
 // when the destination belongs to another split, its owner also lists the row among those to send. Every row is
-// numbered by first appearance in the order (hop, split of the destination, destination row, draw).
+// numbered by first appearance in the order (hop, split of the destination, destination row, draw), or, where it is
+// asked for, by (hop, id).
 //
 // That is neighbour sampling. By the other rules a hop, or the whole mini-batch, has a set of sources, and every
 // in-edge from the set is kept (selection.hpp). The rest is the same: who owns a vertex, its row, what is sent.
@@ -44,6 +45,9 @@ class Sampler {
   /// negative for no bound. threads: that work on one mini-batch. partial_sums: see make_splitter(). Throws
   /// std::invalid_argument.
   Sampler(GraphView<Index> graph, std::vector<int64_t> offsets, int64_t memory, int threads, bool partial_sums);
+
+  /// As Splitter has it; before a mini-batch is sampled.
+  void number_by_id() { splitter_->number_by_id(); }
 
   /// fan_outs[h-1] is the number of neighbours at hop h, -1 for all. Targets are distinct layout ids. Returns
   /// false, with no mini-batch, as soon as more than max_edges edges were drawn. Throws std::invalid_argument

@@ -3,9 +3,10 @@
 // Takes what was drawn, run by run in the order (hop, split of the destination, destination row), and turns
 // every neighbour into a source row of the destination's split. A vertex joins the split of its owner when it
 // first appears, and its row is the number of vertices there were: this is what fixes the numbering, whatever
-// drew the neighbours. When the destination belongs to another split, the owner also lists the row among those
-// to send. The place of a received row is not final before the hop is over, for the split's own rows come
-// first; such edges are noted and shifted at the end of the hop.
+// drew the neighbours; where it is asked for, the vertices that a hop meets are numbered anew by their ids. When the
+// destination belongs to another split, the owner also lists the row among those to send. The place of a received row
+// is not final before the hop is over, for the split's own rows come first; such edges are noted and shifted at the
+// end of the hop.
 //
 // A vertex list has room for its whole part from the start (memory is committed when it is touched), so the
 // destinations of a hop stay where they are while the sources are added: others may read them meanwhile.
@@ -37,6 +38,10 @@ class Splitter {
   /// Ends the hop whose destinations are of `level`.
   virtual void end_hop(size_t level) = 0;
 
+  /// From now on the vertices that a hop meets are numbered by their ids, and so are rows that are sent: whoever
+  /// reads what is kept of them then goes through memory in one direction. But neighbours of a vertex lie less close.
+  void number_by_id() { by_id_ = true; }
+
   /// Notes what edges from each source of the block of `level` count, by vertex, once its hop has ended.
   void put_scales(size_t level, const std::function<float(int64_t)>& scale_of);
 
@@ -47,6 +52,7 @@ class Splitter {
 
  protected:
   std::vector<Split> splits_;
+  bool by_id_ = false;
 };
 
 /// Bytes of a splitter's maps that have an entry for every vertex.

@@ -44,6 +44,8 @@ class Run:
     """A loss of the user's, or None for one that the configuration names."""
     step: StepBytes | None = None
     """What a training step takes of an accelerator, as a dry run found it; None on the CPU, and where none could."""
+    reads_stored_rows: bool = False
+    """Whether the model is one of ours that reads feature rows where they lie on the host."""
     unused: tuple[str, ...] = ()
     """Fields of ``config`` that the model takes nothing of."""
     without_effect: tuple[Useless, ...] = ()

@@ -120,6 +120,7 @@ def resolve(
         estimates=described.estimates,
         pickled_model=described.pickled_model,
         own_loss=own,
+        reads_stored_rows=described.reads_stored_rows,
         unused=described.unused,
         without_effect=without_effect,
     )

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from gsplit.data import Layout, first_parts
 from gsplit.sampling.rule import MicroBatchSampler, Rule
+from gsplit.sampling.sampler import CoreSampler
 
 
 def split_offsets(layout: Layout, splits: int) -> NDArray[np.int64]:
@@ -48,6 +49,8 @@ class SamplerSpec:
     """Threads that work on one micro-batch."""
     partial_sums: bool = False
     """Whether splits send each other sums of rows where these are fewer."""
+    by_id: bool = False
+    """Whether the vertices that a hop meets are numbered by their ids (:meth:`CoreSampler.number_by_id`)."""
     micro_batches: int = 1
     """Number of micro-batches that a mini-batch is cut into."""
     splits: int | None = None
@@ -85,6 +88,8 @@ class MicroBatches:
             threads=spec.threads,
             partial_sums=spec.partial_sums,
         )
+        if spec.by_id and isinstance(self._sampler, CoreSampler):
+            self._sampler.number_by_id()
 
     def sample(self, epoch: int, batch: int, micro: int) -> MicroBatchSampler:
         """Sample one micro-batch of a mini-batch; it stays in the sampler until the next call."""

@@ -73,6 +73,13 @@ class CoreSampler:
         self._seed = seed % 2**64
         self._edge_ids = edge_ids
 
+    def number_by_id(self) -> None:
+        """Number the vertices that a hop meets by their ids from now on, not by first appearance; before sampling.
+
+        Whoever reads their features then goes through memory in one direction.
+        """
+        self._core.number_by_id()
+
     def segment_bytes(self, rank: int) -> int:
         """Room that split ``rank`` of the last mini-batch takes."""
         return self._core.segment_bytes(rank)

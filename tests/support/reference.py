@@ -81,7 +81,7 @@ class ReferenceSplit:
     """layer -> for each destination row, the source vertices drawn, as layout ids"""
     edge_ids: dict[int, list[int]] = field(default_factory=dict)
     received: dict[int, list[list[int]]] = field(default_factory=dict)
-    """layer -> [P] vertices needed from each trainer, by first appearance"""
+    """layer -> [P] vertices needed from each trainer, by first appearance; by id in the order of its rows"""
     scales: dict[int, dict[int, float]] = field(default_factory=dict)
     """layer -> what an edge counts, by its source; vertices that were not drawn are not in it"""
 
@@ -95,7 +95,7 @@ class ReferenceSplit:
         return [own.get(v, foreign.get(v, -1)) for row in self.edges[layer] for v in row]
 
 
-def sample_and_split(graph, offsets, targets, fan_outs, *, seed, epoch, batch, micro=0, global_ids=None):
+def sample_and_split(graph, offsets, targets, fan_outs, *, seed, epoch, batch, micro=0, global_ids=None, by_id=False):
     """The splits of one mini-batch of neighbour sampling; ``graph`` has ``indptr`` and ``indices``."""
     indptr = graph.indptr.tolist()
 
@@ -105,7 +105,7 @@ def sample_and_split(graph, offsets, targets, fan_outs, *, seed, epoch, batch, m
         degrees = {v: indptr[v + 1] - indptr[v] for v in destinations}
         return {v: draw_positions(degrees[v], fan_outs[hop - 1], hop_key, names[v]) for v in destinations}, {}
 
-    return split_by(graph, offsets, targets, len(fan_outs), choose)
+    return split_by(graph, offsets, targets, len(fan_outs), choose, by_id=by_id)
 
 
 def splits_of(layout, targets, fan_outs, *, offsets=None, seed, epoch=0, batch=0, micro=0):
@@ -120,11 +120,11 @@ def splits_of(layout, targets, fan_outs, *, offsets=None, seed, epoch=0, batch=0
     )
 
 
-def split_by(graph, offsets, targets, layers, choose, others=()):
+def split_by(graph, offsets, targets, layers, choose, others=(), by_id=False):
     """The splits of one mini-batch, by any rule.
 
     ``choose(hop, destinations)`` gives the places of the in-edges that each destination keeps, and the scales of
-    their sources; ``others`` are in all levels but that of the targets.
+    their sources; ``others`` are in all levels but that of the targets. ``by_id``: what a hop meets is sorted.
     """
     indptr, indices = graph.indptr.tolist(), graph.indices.tolist()
     parts = len(offsets) - 1
@@ -143,7 +143,7 @@ def split_by(graph, offsets, targets, layers, choose, others=()):
         layer = layers - hop + 1
         places, scales = choose(hop, [v for split in splits for v in split.vertices[: split.level_sizes[layer]]])
         known = [set(split.vertices) for split in splits]
-        met = [set() for _ in splits]
+        met = [{} for _ in splits]
         for p, split in enumerate(splits):
             split.edges[layer], split.edge_ids[layer] = [], []
             split.received[layer], split.scales[layer] = [[] for _ in range(parts)], scales
@@ -155,10 +155,13 @@ def split_by(graph, offsets, targets, layers, choose, others=()):
                 for u in drawn:
                     q = owner(u)
                     if u not in known[q]:
-                        met[q].add(u)
+                        met[q][u] = None
                     if q != p and u not in split.received[layer][q]:
                         split.received[layer][q].append(u)
         for split, vertices in zip(splits, met, strict=True):
-            split.vertices += sorted(vertices)
+            split.vertices += sorted(vertices) if by_id else vertices
             split.level_sizes[layer - 1] = len(split.vertices)
+        rows = {v: row for split in splits for row, v in enumerate(split.vertices)}
+        for split in splits if by_id else ():
+            split.received[layer] = [sorted(needed, key=rows.get) for needed in split.received[layer]]
     return splits

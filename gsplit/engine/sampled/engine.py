@@ -103,6 +103,7 @@ class Sampled:
             seed=config.seed,
             edge_ids=layout.graph.edge_weight is not None and run.needs["weights"],
             partial_sums=run.partial_sums,
+            by_id=run.reads_stored_rows,
             micro_batches=strategy.micro_batches,
             splits=strategy.splits,
             fixed_shares=strategy.fixed_shares,

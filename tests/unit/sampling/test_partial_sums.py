@@ -20,10 +20,14 @@ from gsplit.features import EdgeLoader
 from gsplit.sampling import MiniBatchSampler, Segment
 
 
-def segments_of(graph, offsets, targets, fan_outs, *, partial_sums=True, seed=0, **options) -> list[Segment]:
+def segments_of(
+    graph, offsets, targets, fan_outs, *, partial_sums=True, seed=0, by_id=False, **options
+) -> list[Segment]:
     sampler = MiniBatchSampler(
         graph.indptr, graph.indices, offsets, fan_outs=fan_outs, seed=seed, partial_sums=partial_sums, **options
     )
+    if by_id:
+        sampler.number_by_id()
     assert sampler.sample(np.asarray(targets), epoch=0, batch=0)
     segments = [sampler.segment(rank) for rank in range(sampler.parts)]
     for segment in segments:
@@ -94,7 +98,7 @@ def bounds(segments, layer, owner, receiver):
     return int((maximum_bipartite_matching(cut) >= 0).sum()), *cut.shape
 
 
-@pytest.mark.parametrize(("memory", "threads"), [(None, 1), (0, 3)])
+@pytest.mark.parametrize(("memory", "threads", "by_id"), [(None, 1, False), (0, 3, True)])
 @settings(max_examples=60, deadline=None)
 @given(
     seed=st.integers(0, 2**31),
@@ -104,15 +108,15 @@ def bounds(segments, layer, owner, receiver):
     data=st.data(),
 )
 def test_every_drawn_edge_is_there_once_and_no_pair_sends_more(
-    memory, threads, seed, parts, fan_outs, num_targets, data
+    memory, threads, by_id, seed, parts, fan_outs, num_targets, data
 ):
     graph = random_graph(120, 12, seed=seed % 7)
     cuts = sorted(data.draw(st.lists(st.integers(0, 120), min_size=parts - 1, max_size=parts - 1)))
     offsets, targets = [0, *cuts, 120], np.random.default_rng(seed).permutation(120)[:num_targets]
-    how = {"seed": seed, "edge_ids": True}
+    how = {"seed": seed, "edge_ids": True, "by_id": by_id}
     rows = segments_of(graph, offsets, targets, fan_outs, partial_sums=False, **how)
     sums = segments_of(graph, offsets, targets, fan_outs, memory=memory, threads=threads, **how)
-    reference = sample_and_split(graph, offsets, targets, fan_outs, seed=seed, epoch=0, batch=0)
+    reference = sample_and_split(graph, offsets, targets, fan_outs, seed=seed, epoch=0, batch=0, by_id=by_id)
     for segment, of_rows in zip(sums, rows, strict=True):
         assert segment.vertices.tolist() == of_rows.vertices.tolist()
         assert segment.level_sizes == of_rows.level_sizes

@@ -14,6 +14,7 @@ from gsplit.sampling import MiniBatchSampler
 
 
 def splits_of(graph, offsets, targets, fan_outs, *, global_ids=None, edge_ids=False, memory=None, threads=1, **key):
+    by_id = key.pop("by_id", False)
     sampler = MiniBatchSampler(
         graph.indptr,
         graph.indices,
@@ -25,6 +26,8 @@ def splits_of(graph, offsets, targets, fan_outs, *, global_ids=None, edge_ids=Fa
         memory=memory,
         threads=threads,
     )
+    if by_id:
+        sampler.number_by_id()
     assert sampler.sample(targets, **key)
     segments = [sampler.segment(rank) for rank in range(sampler.parts)]
     for segment in segments:
@@ -32,7 +35,9 @@ def splits_of(graph, offsets, targets, fan_outs, *, global_ids=None, edge_ids=Fa
     return segments
 
 
-@pytest.mark.parametrize(("memory", "threads"), [(None, 1), (0, 1), (None, 2), (0, 3)])
+@pytest.mark.parametrize(
+    ("memory", "threads", "by_id"), [(None, 1, False), (0, 1, True), (None, 2, True), (0, 3, False)]
+)
 @settings(max_examples=60, deadline=None)
 @given(
     seed=st.integers(0, 2**64 - 1),
@@ -42,7 +47,7 @@ def splits_of(graph, offsets, targets, fan_outs, *, global_ids=None, edge_ids=Fa
     wide=st.booleans(),
     data=st.data(),
 )
-def test_equals_the_reference_exactly(memory, threads, seed, parts, fan_outs, num_targets, wide, data):
+def test_equals_the_reference_exactly(memory, threads, by_id, seed, parts, fan_outs, num_targets, wide, data):
     graph = random_graph(120, 12, seed=seed % 7, index_dtype=np.int64 if wide else np.int32)
     random = np.random.default_rng(seed)
     cuts = sorted(data.draw(st.lists(st.integers(0, 120), min_size=parts - 1, max_size=parts - 1)))
@@ -50,9 +55,9 @@ def test_equals_the_reference_exactly(memory, threads, seed, parts, fan_outs, nu
     targets = random.permutation(120)[:num_targets]
     global_ids = random.permutation(120)
     key = {"seed": seed, "epoch": seed % 5, "batch": seed % 11, "micro": seed % 3}
-    how = {"memory": memory, "threads": threads}
+    how = {"memory": memory, "threads": threads, "by_id": by_id}
     segments = splits_of(graph, offsets, targets, fan_outs, global_ids=global_ids, edge_ids=True, **how, **key)
-    reference = sample_and_split(graph, offsets, targets, fan_outs, global_ids=global_ids, **key)
+    reference = sample_and_split(graph, offsets, targets, fan_outs, global_ids=global_ids, by_id=by_id, **key)
     assert_equal(segments, reference)
     for segment in segments:
         assert (segment.parts, segment.num_targets) == (parts, num_targets)
