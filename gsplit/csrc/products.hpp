@@ -26,9 +26,8 @@ struct Rows {
   /// Where a row begins.
   int64_t at(int64_t row) const { return (ids == nullptr ? row : ids[row]) * stride; }
 
-  /// The rows from one on.
+  /// The rows of a matrix from one on.
   Rows from(int64_t row) const {
-    if (ids != nullptr) return {narrow, wide, rows - row, width, stride, ids + row};
     return {narrow == nullptr ? nullptr : narrow + row * stride, wide == nullptr ? nullptr : wide + row * stride,
             rows - row, width, stride};
   }

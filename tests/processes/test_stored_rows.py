@@ -31,6 +31,31 @@ def layout(tmp_path_factory):
     return lay_out(graph, tmp_path_factory.mktemp("stored"), parts=2).path
 
 
+def vertices_met(member, config):
+    """The vertices of the first mini-batch that each hop met, as this trainer loads them."""
+    loaded = []
+
+    def load(loader, ids):
+        loaded.append(ids)
+        return torch.zeros(len(ids), WIDTH)
+
+    with mock.patch.multiple(FeatureLoader, stores=False, load=load):
+        trainer = trainer_of(member, config)
+        blocks = next(trainer.feed).blocks
+        trainer.close()
+    return [loaded[0][block.num_destinations : block.num_own_sources] for block in blocks.values()]
+
+
+@pytest.mark.parametrize(
+    ("changes", "by_id"), [({}, True), ({"hidden": WIDTH}, False), ({"model": "gcn"}, False)], ids=str
+)
+def test_vertices_are_numbered_by_id_where_a_model_reads_rows_where_they_lie(pool, layout, tmp_path, changes, by_id):
+    config = config_for(layout, tmp_path / "run", **{**OURS, **changes})
+    for met in pool.run(2, vertices_met, config):
+        assert sum(len(ids) for ids in met) > 20
+        assert all((ids[1:] > ids[:-1]).all() for ids in met) == by_id
+
+
 def train_copies(member, config):
     """As ``train_in_trainer``, with all features copied."""
     with mock.patch.object(FeatureLoader, "stores", False):
