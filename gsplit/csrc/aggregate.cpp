@@ -158,7 +158,9 @@ void add_rows(Matrix<T> out, std::span<const int32_t> rows, Matrix<const T> valu
     }
     T* to = out.row(rows[i]);
     const T* from = values.row(i);
-    for (int64_t c = 0; c < out.width; ++c) to[c] += from[c];
+    if constexpr (NARROW<T>) chosen().add_row_bf16(to, from, out.width);
+    else
+      for (int64_t c = 0; c < out.width; ++c) to[c] += from[c];
   }
 }
 
@@ -235,6 +237,7 @@ GSPLIT_INSTANTIATE_SUM(BFloat16, float, BFloat16)
 GSPLIT_INSTANTIATE_SUM(BFloat16, float, float)
 
 template void add_rows<float>(Matrix<float>, std::span<const int32_t>, Matrix<const float>);
+template void add_rows<BFloat16>(Matrix<BFloat16>, std::span<const int32_t>, Matrix<const BFloat16>);
 template void add_rows<double>(Matrix<double>, std::span<const int32_t>, Matrix<const double>);
 
 #define GSPLIT_INSTANTIATE_DOT(T) \

@@ -94,7 +94,7 @@ template <class T>
 void dot_rows(const RowEdges& edges, const Sources<T>& sources, Matrix<const T> left, Matrix<Computed<T>> out,
               int threads);
 
-/// out[rows[i]] += values[i], in order; a row may come several times.
+/// out[rows[i]] += values[i], in order; a row may come several times, and is rounded to its type each time.
 template <class T>
 void add_rows(Matrix<T> out, std::span<const int32_t> rows, Matrix<const T> values);
 

@@ -143,9 +143,9 @@ void bind_rows(nb::module_& m) {
       nb::arg("bias_gradients").noconvert().none() = nb::none(), nb::arg("threads") = 1);
 }
 
-/// What there is for each type that is computed in.
+/// What there is for each type of rows and of their gradients.
 template <class T>
-void bind_values(nb::module_& m) {
+void bind_added(nb::module_& m) {
   m.def(
       "add_rows",
       [](Values<T> out, Array<int32_t> rows, Values<const T> values) {
@@ -155,6 +155,11 @@ void bind_values(nb::module_& m) {
         add_rows<T>(to, span_of(rows), from);
       },
       nb::arg("out").noconvert(), nb::arg("rows").noconvert(), nb::arg("values").noconvert());
+}
+
+/// What there is for each type that is computed in.
+template <class T>
+void bind_values(nb::module_& m) {
   m.def(
       "attention_scores",
       [](Array<int32_t> indptr, Array<int32_t> indices, Values<const T> source, Values<const T> destination, T slope,
@@ -208,6 +213,9 @@ void bind_aggregate(nb::module_& m) {
   bind_rows<float>(m);
   bind_rows<double>(m);
   bind_rows<BFloat16>(m);
+  bind_added<float>(m);
+  bind_added<double>(m);
+  bind_added<BFloat16>(m);
   bind_values<float>(m);
   bind_values<double>(m);
   m.def("narrow_fits", &narrow_fits, nb::arg("outputs"), nb::arg("width"));

@@ -241,6 +241,20 @@ void add_rows(const float* values, int64_t rows, int64_t width, double* sums) {
     for (int64_t row = 0; row < rows; ++row) sums[c] += static_cast<double>(values[row * width + c]);
 }
 
+/// Adds a row to another, and rounds the sums.
+void add_row(BFloat16* to, const BFloat16* from, int64_t width) {
+  constexpr int LANES = VECTOR_BYTES / static_cast<int>(sizeof(float));
+  using V = typename Lanes<BFloat16, LANES>::V;
+  int64_t c = 0;
+  for (; c + LANES <= width; c += LANES) {
+    V sum, more;
+    Lanes<BFloat16, LANES>::read(to + c, sum);
+    Lanes<BFloat16, LANES>::read(from + c, more);
+    Lanes<BFloat16, LANES>::write(to + c, sum + more);
+  }
+  for (; c < width; ++c) to[c] = narrowed(widened(to[c]) + widened(from[c]));
+}
+
 /// Sum over the lanes of a vector, halved again and again; halves are named, or they would go through memory.
 template <class T, int LANES>
 inline T summed(const typename Vector<T, LANES>::type& v) {
@@ -304,6 +318,7 @@ const RowKernels kernels{
     sum_rows<double>,
     sum_rows<BFloat16>,
     add_rows,
+    add_row,
     dot_rows<float>,
     dot_rows<double>,
     dot_rows<BFloat16>,

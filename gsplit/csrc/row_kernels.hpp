@@ -103,6 +103,7 @@ struct RowKernels {
   void (*sum_f64)(const RowTask<double>&, int64_t begin, int64_t end);
   void (*sum_bf16)(const RowTask<BFloat16>&, int64_t begin, int64_t end);
   void (*add_f32)(const float* values, int64_t rows, int64_t width, double* sums);
+  void (*add_row_bf16)(BFloat16* to, const BFloat16* from, int64_t width);
   void (*dot_f32)(const RowTask<float>&, int64_t begin, int64_t end);
   void (*dot_f64)(const RowTask<double>&, int64_t begin, int64_t end);
   void (*dot_bf16)(const RowTask<BFloat16>&, int64_t begin, int64_t end);

@@ -75,6 +75,16 @@ def test_rows_are_added_up_before_they_are_rounded(core, monkeypatch):
     assert torch.equal(one, wanted.bfloat16())
 
 
+@pytest.mark.parametrize("width", [1, 7, 16, 33, 100])
+def test_rows_that_come_once_are_added_and_rounded(core, width):
+    """As from one trainer, beside which the others send nothing."""
+    rows, out = torch.randperm(30)[:20].int(), half(30, width)
+    values, wanted = half(20, width), out.float()
+    core.add(wanted, rows, values.float(), [20])
+    core.add(out, rows, values, [0, 20])
+    assert torch.equal(out, wanted.bfloat16())
+
+
 @pytest.mark.parametrize("wide", [False, True])
 def test_long_lists(core, wide):
     """Their blocks are added in double, so that a sum of many ones is exact."""
