@@ -74,6 +74,7 @@ class _Sampler:
         num_targets: int,
         edge_ids: bool,
     ) -> None: ...
+    def number_by_id(self) -> None: ...
     def segment_bytes(self, rank: int) -> int: ...
     def write_segment(self, rank: int, out: NDArray[np.uint8]) -> None: ...
 
@@ -263,11 +264,15 @@ def project_narrow(
     x: Tensor | NDArray[Any],
     ids: NDArray[np.int64] | None,
     products: Sequence[tuple[Tensor, Tensor | None, Tensor]],
+    *,
+    tiles: bool = False,
     threads: int = 1,
 ) -> None: ...
 def narrow_gradient(
     x: Tensor | NDArray[Any],
     ids: NDArray[np.int64] | None,
     gradients: Sequence[tuple[Tensor, Tensor]],
+    *,
+    tiles: bool = False,
     threads: int = 1,
 ) -> None: ...
