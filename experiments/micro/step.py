@@ -30,6 +30,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.profiler import ProfilerActivity, profile
 
+import gsplit._core as _core
 from experiments.shared.experiment import Experiment, Flags
 from experiments.shared.flags import Positive, from_one_on
 from experiments.shared.rounds import seconds_of
@@ -41,6 +42,7 @@ from gsplit.engine.inputs import blocks_of
 from gsplit.errors import InputError
 from gsplit.features import gather
 from gsplit.host import keep_freed_memory
+from gsplit.kernels import StoredRows
 from gsplit.nn import SAGE
 from gsplit.sampling import Segment, sampler_of
 
@@ -115,21 +117,29 @@ def measure(config: StepConfig) -> list[dict[str, Any]]:
     """A row for each stage, for what is none of them, and for the step."""
     torch.set_num_threads(1)
     layout = open_layout(config.layout)
-    graph = layout.graph
-    if graph.features is None:
+    graph, features = layout.graph, layout.graph.features
+    if features is None:
         raise InputError(f"{config.layout} has no features, so there is nothing to train on")
     if config.targets > len(graph.train_idx):
         raise InputError(f"--targets is {config.targets}, but there are {len(graph.train_idx)} training vertices")
     sampler = sampler_of(layout, fan_outs=list(config.fan_out), seed=0, edge_ids=False)
+    model = SAGE(graph.num_features, config.hidden, graph.num_classes, num_layers=len(config.fan_out), dropout=0.5)
+    if model.reads_stored_rows:
+        sampler.number_by_id()
     chosen = np.random.default_rng(0).choice(graph.train_idx, config.targets, replace=False)
     sampler.sample(np.sort(chosen), epoch=0, batch=0)
     segment = sampler.segment(0)
-    x = gather(graph.features, segment.vertices, threads=1).float()
     labels = torch.from_numpy(graph.labels[segment.targets])
-    model = SAGE(graph.num_features, config.hidden, graph.num_classes, num_layers=len(config.fan_out), dropout=0.5)
+
+    def rows_in(dtype: torch.dtype) -> Tensor | StoredRows:
+        """The features as a trainer gives them: where they lie, if the model reads them there, or copied."""
+        if not model.reads_stored_rows or dtype == torch.float64:
+            return gather(features, segment.vertices, threads=1).to(dtype)
+        table = torch.from_numpy(np.array(features, np.float32))
+        return StoredRows(table=table.to(dtype) if _core.has_tiles() else table, ids=segment.vertices)
 
     def step_in(precision: Precision) -> Callable[[], Tensor]:
-        given = x.to(precision.rows)
+        given = rows_in(precision.rows)
 
         def step() -> Tensor:
             model.zero_grad(set_to_none=True)

@@ -49,7 +49,7 @@ class MappedSplitter final : public Splitter<Index> {
   int32_t row_at_owner(int64_t vertex, size_t owner);
   void add_remote(size_t part, size_t level, std::span<const Index> neighbours, size_t first);
   void sort_met(size_t part, size_t level);
-  void sort_sent(size_t from, size_t receiver, size_t level);
+  void sort_sent(size_t receiver, size_t level);
   void add_first(const char* what, std::span<const int64_t> vertices);
   void forget_places();
 
@@ -62,6 +62,7 @@ class MappedSplitter final : public Splitter<Index> {
   Array<uint64_t> met_;                          // scratch: a bit for each vertex of a part
   Array<int32_t> moves_;                         // scratch: from rows by first appearance to the final ones
   Array<int32_t> ranks_;                         // scratch: of rows sent
+  std::vector<Array<int32_t>> sent_places_;      // scratch: [P] from places by first appearance to the final ones
   Array<RemoteEdge> remote_;                     // scratch: edges of a run that come from other parts
   std::vector<Array<RemoteEdge>> remote_edges_;  // [P], of the hop at work
   std::optional<PartialSums> sums_;              // none: rows alone are sent
@@ -301,29 +302,30 @@ void MappedSplitter<Index, Map>::sort_met(size_t part, size_t level) {
   for (auto& rows : layer.send_rows) finish(rows);
 }
 
-/// Lets the rows ascend that a split sends another.
+/// Lets the rows ascend that each split sends a receiver.
 template <class Index, class Map>
-void MappedSplitter<Index, Map>::sort_sent(size_t from, size_t receiver, size_t level) {
-  Array<int32_t>& sent = this->splits_[from].layers[level].send_rows[receiver];
-  if (sent.empty()) return;
-  met_.assign(numbered_[from] / 64 + 1, 0);
-  for (const int32_t row : sent) met_[row >> 6] |= uint64_t{1} << (row & 63);
-  ranks_.resize(met_.size());  // of the first row of each word
-  int32_t before = 0;
-  for (size_t word = 0; word < met_.size(); before += std::popcount(met_[word++])) ranks_[word] = before;
-  moves_.resize(sent.size());
-  for (size_t place = 0; place < sent.size(); ++place) {
-    const int32_t row = sent[place];
-    const uint64_t lower = met_[row >> 6] & ((uint64_t{1} << (row & 63)) - 1);
-    moves_[place] = ranks_[row >> 6] + std::popcount(lower);
+void MappedSplitter<Index, Map>::sort_sent(size_t receiver, size_t level) {
+  sent_places_.resize(this->splits_.size());
+  for (size_t from = 0; from < this->splits_.size(); ++from) {
+    Array<int32_t>& sent = this->splits_[from].layers[level].send_rows[receiver];
+    met_.assign(numbered_[from] / 64 + 1, 0);
+    for (const int32_t row : sent) met_[row >> 6] |= uint64_t{1} << (row & 63);
+    ranks_.resize(met_.size());  // of the first row of each word
+    int32_t before = 0;
+    for (size_t word = 0; word < met_.size(); before += std::popcount(met_[word++])) ranks_[word] = before;
+    sent_places_[from].resize(sent.size());
+    for (size_t place = 0; place < sent.size(); ++place) {
+      const int32_t row = sent[place];
+      const uint64_t lower = met_[row >> 6] & ((uint64_t{1} << (row & 63)) - 1);
+      sent_places_[from][place] = ranks_[row >> 6] + std::popcount(lower);
+    }
+    auto next = sent.begin();
+    for (size_t word = 0; next != sent.end(); ++word)
+      for (uint64_t left = met_[word]; left != 0; left &= left - 1)
+        *next++ = static_cast<int32_t>(64 * word) + std::countr_zero(left);
   }
-  auto next = sent.begin();
-  for (size_t word = 0; word < met_.size(); ++word)
-    for (uint64_t left = met_[word]; left != 0; left &= left - 1)
-      *next++ = static_cast<int32_t>(64 * word) + std::countr_zero(left);
   int32_t* places = this->splits_[receiver].layers[level].indices.data();
-  for (const auto& [edge, owner] : remote_edges_[receiver])
-    if (static_cast<size_t>(owner) == from) places[edge] = ~moves_[~places[edge]];
+  for (const auto& [edge, owner] : remote_edges_[receiver]) places[edge] = ~sent_places_[owner][~places[edge]];
 }
 
 template <class Index, class Map>
@@ -331,8 +333,7 @@ void MappedSplitter<Index, Map>::end_hop(size_t level) {
   const size_t parts = this->splits_.size();
   torn_ = true;
   for (size_t part = 0; this->by_id_ && part < parts; ++part) sort_met(part, level);
-  for (size_t from = 0; this->by_id_ && from < parts; ++from)
-    for (size_t receiver = 0; receiver < parts; ++receiver) sort_sent(from, receiver, level);
+  for (size_t part = 0; this->by_id_ && part < parts; ++part) sort_sent(part, level);
   for (Split& split : this->splits_) {
     split.level_sizes[level - 1] = static_cast<int64_t>(split.vertices.size());
     split.layers[level].drawn_edges = static_cast<int64_t>(split.layers[level].indices.size());

@@ -76,10 +76,11 @@ class Rounding:
         low, high = values.min(axis=0), values.max(axis=0)
         self._low[columns] = np.minimum(self._low[columns], low)
         self._high[columns] = np.maximum(self._high[columns], high)
-        times, most = self._times[columns], np.maximum(np.abs(low), np.abs(high))
+        least, largest = low.astype(np.float64), high.astype(np.float64)  # the least of a whole type has no absolute
+        times, most = self._times[columns], np.maximum(np.abs(least), np.abs(largest))
         steps = np.spacing(most.astype(rounded.dtype))
         differ = high > low
-        near = differ & (steps > FINEST * (high - low))
+        near = differ & (steps > FINEST * (largest - least))
         for at in np.flatnonzero(times | near | ((most >= self._whole) & (differ | (rounded[0] != low)))):
             column, exact = range(len(self._times))[columns][at], values[:, at]
             off = np.abs(exact - rounded[:, at])

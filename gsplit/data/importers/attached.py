@@ -73,10 +73,12 @@ class _Attached:
         self._labels_at, self._split_at, self._times_at = places_of(files, named=ids is not None)
         if kept is not None:
             self._begin_to_grow(kept)
-        given, texts = TableRules(unlabelled=files.unlabelled), TextRules.current()
+        given, texts, held = TableRules(unlabelled=files.unlabelled), TextRules.current(), source.table_rules
         if kept is None:
             given = replace(given, gaps=files.gaps, quote=texts.quote, strip=texts.strip)
-        self._put(table_rules=replace(source.table_rules, **given.described()))
+            if self._labels_at or files.features:  # a store's rules hold for what is added, not for other tables
+                held = TableRules(unlabelled=() if self._labels_at else held.unlabelled)
+        self._put(table_rules=replace(held, **given.described()))
         tells_count = kept is not None or source.num_vertices is None
         self._put_features()
         self._put_labels()

@@ -171,3 +171,12 @@ def test_out_of_a_database_and_out_of_memory(tmp_path, table_file, caplog):
     pair = np.array(list(RING.values()))
     gsplit.from_arrays(pair, features[["x"]].to_numpy(), edge_weight=WEIGHTS)
     assert ["weights of edges: 30" in line or "column 1: 60" in line for line in warnings(caplog)] == [True, True]
+
+
+def test_the_least_whole_number_of_a_type_is_told_of(tmp_path, caplog):
+    """It has no absolute value in its type."""
+    values = np.array([-(2**31), -(2**31) + 1, -(2**31) + 3, -3], np.int32).reshape(4, 1)
+    np.save(tmp_path / "x.npy", values)
+    (tmp_path / "edges.csv").write_text("src,dst\n0,1\n1,2\n2,3\n")
+    gsplit.import_graph(tmp_path / "edges.csv", tmp_path / "store", features=tmp_path / "x.npy")
+    assert any("2 " in line and "float32" in line for line in warnings(caplog))

@@ -99,3 +99,16 @@ def test_frames_keep_theirs(tmp_path):
     store = gsplit.from_arrays(edges, ids="any", strip=True, out=tmp_path / "framed")
     assert store.description["strip"] is True
     assert store.graph.num_vertices == 5
+
+
+def test_rules_of_a_store_do_not_hold_for_labels_that_take_the_place_of_its_own(tmp_path):
+    edges, labels, others, more, new = (tmp_path / f"{name}.csv" for name in ("e", "l", "o", "m", "n"))
+    edges.write_text("src,dst\nann,bob\nbob,cid\n")
+    labels.write_text("id,y\nann,a\nbob,other\ncid,b\n")
+    others.write_text("id,y\nann,a\nbob,other\ncid,a\n")
+    more.write_text("src,dst\ndan,ann\n")
+    new.write_text("id,y\ndan,other\n")
+    first = gsplit.import_graph(edges, tmp_path / "first", ids="any", labels=labels, unlabelled=["other"])
+    second = gsplit.import_graph(first.path, tmp_path / "second", labels=others)
+    grown = gsplit.import_graph(second.path, tmp_path / "grown", add=more, labels=new)
+    assert grown.graph.labels.tolist() == [0, 1, 0, 1]
