@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <stdexcept>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -31,6 +32,15 @@ inline bool rows_inside(std::span<const int32_t> values, int64_t end) {
   uint32_t largest = 0;  // a negative one is larger than any
   for (const int32_t value : values) largest = std::max(largest, static_cast<uint32_t>(value));
   return values.empty() || largest < end;
+}
+
+/// Looks at every id: one outside the table would read other memory.
+inline void check_ids(const PickedRows& x) {
+  if (!x.ids) return;
+  for (const int64_t id : *x.ids)
+    if (id < 0 || id >= x.table.rows)
+      throw std::invalid_argument("row " + std::to_string(id) + " is outside 0 .. " +
+                                  std::to_string(x.table.rows - 1));
 }
 
 /// Looks at every edge: an index outside would read other memory.

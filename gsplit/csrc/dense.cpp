@@ -1,6 +1,4 @@
 // What a layer computes of each row by itself: activation and dropout, narrow products (aggregate.hpp).
-#include <string>
-
 #include "aggregate_shared.hpp"
 
 namespace gsplit {
@@ -85,11 +83,7 @@ constexpr int64_t SUMMED_ROWS = 2048;  // 32 panels, over which the sums of a gr
 template <class Part>
 NarrowTask narrow_task(const PickedRows& x, const std::vector<Part>& parts) {
   require(!parts.empty() && parts.size() <= MOST_NARROW, "rows are multiplied by one or two matrices");
-  if (x.ids)
-    for (const int64_t id : *x.ids)
-      if (id < 0 || id >= x.table.rows)
-        throw std::invalid_argument("row " + std::to_string(id) + " is outside 0 .. " +
-                                    std::to_string(x.table.rows - 1));
+  check_ids(x);
   require(x.table.narrow == nullptr, "products in float32 are of rows in float32");
   NarrowTask task{};
   task.x = x.table.wide;

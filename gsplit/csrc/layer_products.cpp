@@ -2,7 +2,6 @@
 
 #include <cstdlib>
 #include <memory>
-#include <string>
 
 #include "aggregate_shared.hpp"
 #include "tile_products.hpp"
@@ -296,11 +295,9 @@ namespace {
 template <class Part>
 products::Rows rows_of(const PickedRows& x, const std::vector<Part>& parts) {
   require(!parts.empty() && parts.size() <= products::MOST_TERMS, "rows are multiplied by one or two weights");
+  check_ids(x);
   products::Rows rows = rows_of(x.table);
   if (!x.ids) return rows;
-  for (const int64_t id : *x.ids)
-    if (id < 0 || id >= rows.rows)
-      throw std::invalid_argument("row " + std::to_string(id) + " is outside 0 .. " + std::to_string(rows.rows - 1));
   rows.rows = static_cast<int64_t>(x.ids->size());
   rows.ids = x.ids->data();
   return rows;

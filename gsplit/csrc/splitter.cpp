@@ -59,7 +59,7 @@ class MappedSplitter final : public Splitter<Index> {
   std::vector<size_t> numbered_;                 // [P] vertices whose rows are final
   size_t part_ = 0, level_ = 0;                  // whose places are in the maps; level 0: nobody's
   bool torn_ = false;                            // a run was added in part only: there was no memory
-  Array<uint64_t> met_;                          // scratch: a bit for each vertex of a part
+  Array<uint64_t> met_;                          // scratch: a bit for each vertex of a part, or row
   Array<int32_t> moves_;                         // scratch: from rows by first appearance to the final ones
   Array<int32_t> ranks_;                         // scratch: of rows sent
   std::vector<Array<int32_t>> sent_places_;      // scratch: [P] from places by first appearance to the final ones
@@ -259,15 +259,21 @@ void MappedSplitter<Index, Map>::add_remote(size_t part, size_t level, std::span
   }
 }
 
+/// Calls use(number) with the number of each bit that is set, ascending.
+template <class Use>
+void each_bit(const Array<uint64_t>& bits, Use use) {
+  for (size_t word = 0; word < bits.size(); ++word)
+    for (uint64_t left = bits[word]; left != 0; left &= left - 1)
+      use(static_cast<int64_t>(64 * word) + std::countr_zero(left));
+}
+
 /// Sorts vertices of a part that begins at `begin`. bits: scratch.
 void sort_ids(std::span<int64_t> vertices, int64_t begin, size_t size, Array<uint64_t>& bits) {
   if (vertices.size() < size / 64) return std::sort(vertices.begin(), vertices.end());
   bits.assign(size / 64 + 1, 0);
   for (const int64_t vertex : vertices) bits[(vertex - begin) >> 6] |= uint64_t{1} << ((vertex - begin) & 63);
   auto next = vertices.begin();
-  for (size_t word = 0; next != vertices.end(); ++word)
-    for (uint64_t left = bits[word]; left != 0; left &= left - 1)
-      *next++ = begin + static_cast<int64_t>(64 * word) + std::countr_zero(left);
+  each_bit(bits, [&](int64_t number) { *next++ = begin + number; });
 }
 
 /// Gives the vertices that a hop met their final rows: their ids ascend.
@@ -320,9 +326,7 @@ void MappedSplitter<Index, Map>::sort_sent(size_t receiver, size_t level) {
       sent_places_[from][place] = ranks_[row >> 6] + std::popcount(lower);
     }
     auto next = sent.begin();
-    for (size_t word = 0; next != sent.end(); ++word)
-      for (uint64_t left = met_[word]; left != 0; left &= left - 1)
-        *next++ = static_cast<int32_t>(64 * word) + std::countr_zero(left);
+    each_bit(met_, [&](int64_t row) { *next++ = static_cast<int32_t>(row); });
   }
   int32_t* places = this->splits_[receiver].layers[level].indices.data();
   for (const auto& [edge, owner] : remote_edges_[receiver]) places[edge] = ~sent_places_[owner][~places[edge]];

@@ -76,9 +76,9 @@ class Core(Kernels):
 
     @override
     def add(self, out: Tensor, rows: Tensor, values: Tensor, counts: Sequence[int]) -> None:
-        once = sum(count > 0 for count in counts) <= 1  # then no row comes twice, and each is rounded once
+        once = sum(count > 0 for count in counts) <= 1  # then no row comes twice; the core rounds one after the other
         if out.dtype not in SHORT or (once and out.dtype == torch.bfloat16):
-            _core.add_rows(out, rows, values)  # it adds one row after the other anyway
+            _core.add_rows(out, rows, values)
             return
         for piece in rows.argsort(stable=True).split(PIECE_ROWS):  # added up in float32, and rounded once
             touched, places = rows[piece].unique_consecutive(return_inverse=True)

@@ -189,12 +189,11 @@ def weight_gradients(gradients: Sequence[Tensor], x: Tensor | StoredRows) -> lis
         gradients: one or two, [first, O] each.
         x: [n, D].
     """
-    outputs = [gradient.shape[1] for gradient in gradients]
-    once = gradients[0].dtype not in SHORT or isinstance(x, StoredRows)
-    dtype = gradients[0].dtype
+    outputs, dtype = [gradient.shape[1] for gradient in gradients], gradients[0].dtype
+    once = dtype not in SHORT or isinstance(x, StoredRows)
     if not (once and are_narrow(x, dtype, *outputs)):
         rows = copied(x)
-        return [weight_gradient(gradient, rows, gradient.dtype) for gradient in gradients]
+        return [weight_gradient(gradient, rows, dtype) for gradient in gradients]
     outs = [torch.empty((number, x.shape[1]), dtype=torch.float32) for number in outputs]
     read = [gradient.float() if gradient.dtype == torch.float16 else gradient for gradient in gradients]
     given = [(gradient.detach().contiguous(), out) for gradient, out in zip(read, outs, strict=True)]

@@ -101,12 +101,14 @@ def test_rows_where_they_lie(way):
         torch.testing.assert_close(one, other, rtol=2 * ROUNDED, atol=1e-2)
 
 
-@pytest.mark.skipif(not TILES, reason="this machine has no products in bfloat16")
 @pytest.mark.parametrize("n", [1, 31, 96, 97, 2500])
 @pytest.mark.parametrize("kept", [FLOAT, HALF], ids=str)
 @pytest.mark.parametrize("threads", [1, 2])
-def test_tiles_read_rows_where_they_lie_as_they_read_copies(n, kept, threads):
-    """All bits, of results and of what weights get, whatever type the table has; threads cut rows as they please."""
+def test_tiles_read_rows_where_they_lie_as_they_read_copies(way, n, kept, threads):
+    """All bits, of results and of what weights get, whatever type the table has; threads cut rows as they please.
+
+    Without tiles a table in float32 is multiplied as it is, and only near what a copy in bfloat16 gives.
+    """
     table, ids = torch.randn(300, 100).to(kept), torch.randint(0, 300, (n,)).numpy()
     stored = StoredRows(table=table if kept == HALF else table.numpy(), ids=ids)
     first, every, num_first = nn.Linear(100, 16), nn.Linear(100, 17, bias=False), n // 2 + 1
@@ -121,7 +123,10 @@ def test_tiles_read_rows_where_they_lie_as_they_read_copies(n, kept, threads):
     bound = 0 if threads == 1 else 1e-4
     for one, other in zip(*found, strict=True):
         assert one.dtype == other.dtype
-        torch.testing.assert_close(one, other, rtol=bound, atol=bound)
+        if way == "widened" and kept == FLOAT:
+            close(one, other)
+        else:
+            torch.testing.assert_close(one, other, rtol=bound, atol=bound)
 
 
 def test_rows_have_the_same_bits_with_any_number_of_threads(way):
