@@ -30,8 +30,10 @@ from gsplit.data.labels.class_names import checked_names
 from gsplit.data.labels.notes import remark
 from gsplit.data.labels.random_sets import check_shares, random_sets
 from gsplit.data.labels.time_sets import sets_by_time
+from gsplit.data.links.edge_sets import check_links
+from gsplit.data.links.held_out import Leaks, held_out, refuse_leaks
 from gsplit.data.repeats import OUTCOMES, counted, resolved
-from gsplit.data.store import FILE, FORMAT, VERSION, describe
+from gsplit.data.store import FILE, FORMAT, VERSION, describe, save_links, version_of
 from gsplit.errors import InputError
 
 logger = logging.getLogger(__name__)
@@ -63,6 +65,9 @@ class BuildOptions(Checked):
     class with few vertices a small set may get none."""
     seed: Annotated[int, Range(0)] = 0
     """Seed of --split, and of a synthetic graph."""
+    leaks: Leaks = "refuse"
+    """What becomes of message edges that are validation or test pairs, or their reverses: refuse them, drop them, or
+    keep them."""
     num_vertices: Annotated[int | None, Range(1)] = None
     """Number of vertices; by default what the source, features or labels tell, or the largest id."""
     task: Literal["classification", "regression"] = "classification"
@@ -110,7 +115,14 @@ def fill_store(
         rule = "count"
     elif rule == "count":
         source = replace(source, edges=counted(source.edges))
-    cleaning = Cleaning(undirected=options.undirected, self_loops=options.self_loops, duplicates=rule)
+    links = None if source.links is None else source.links.sorted()
+    cleaning = Cleaning(
+        undirected=options.undirected,
+        self_loops=options.self_loops,
+        duplicates=rule,
+        held_out=None if links is None else held_out(links),
+        leaks=options.leaks,
+    )
     n = _num_vertices(source, options)
     if options.split and source.vertex_sets and source.times is None:
         raise InputError(
@@ -134,6 +146,8 @@ def fill_store(
             shown=str if source.ids is None else source.ids.shown,
         )
     indptr, tally = write_adjacency(writer, source, n, cleaning)
+    if options.leaks == "refuse":
+        refuse_leaks(tally.leaks, source.where)
     if source.maybe_header is not None and options.num_vertices is None:
         _check_header(source.maybe_header, indptr, writer.mapped("indices"))
     labelled = labelled or _labelled(source, len(indptr) - 1, options)
@@ -150,10 +164,14 @@ def fill_store(
         num_classes=labelled.num_classes,
         regression=options.task == "regression",
         classes=labelled.classes,
+        links=links,
         **ids,
     )
+    if links is not None:
+        check_links(links, graph.num_vertices, graph.num_edges, source.where)
+        save_links(writer, graph)
     check_vertex_sets(graph, source.where, source.entry, str if source.ids is None else source.ids.shown)
-    header = {"format": FORMAT, "version": VERSION, **describe(graph), "name": name, "source": described_as}
+    header = {"format": FORMAT, "version": version_of(graph), **describe(graph), "name": name, "source": described_as}
     if source.ids is not None:
         header["ids"] = source.ids.write(writer.path / kept_ids.FILE)
     if columns:
@@ -295,6 +313,14 @@ def _report(where: str, tally: Tally, cleaning: Cleaning) -> None:
     if tally.repeated:
         logger.info("%s: %s edges repeat others: %s", where, f"{tally.repeated:,}", OUTCOMES[cleaning.duplicates])
     dropped = [(tally.self_loops, "self-loops (--self-loops drop)")]
+    if cleaning.leaks == "drop":
+        dropped.append((tally.leaks, "validation and test pairs and their reverses (--leaks drop)"))
+    elif tally.leaks:
+        logger.warning(
+            "%s: %s message edges are validation or test pairs or their reverses, and give them away (--leaks keep)",
+            where,
+            f"{tally.leaks:,}",
+        )
     added = [(tally.reverses, "reverse edges (--undirected)"), (tally.loops, "self-loops (--self-loops add)")]
     words = [
         f"{verb} " + " and ".join(f"{count:,} {what}" for count, what in items if count)

@@ -12,8 +12,8 @@ from gsplit.errors import InputError
 from gsplit.files import read_json
 
 
-def read_description(folder: Path, file_name: str, format_name: str, version: int) -> dict[str, Any]:
-    """The JSON description of a folder.
+def read_description(folder: Path, file_name: str, format_name: str, newest: int) -> dict[str, Any]:
+    """The JSON description of a folder, of a version up to the newest that this release reads.
 
     Raises:
         InputError: where it is missing, damaged, of another format or version.
@@ -31,9 +31,10 @@ def read_description(folder: Path, file_name: str, format_name: str, version: in
             raise TypeError
     except (ValueError, KeyError, TypeError):
         raise InputError(f"{path} is damaged: no valid description of a {format_name}") from None
-    if found != format_name or found_version != version:
+    if found != format_name or found_version not in range(1, newest + 1):
+        versions = " or ".join(str(version) for version in range(1, newest + 1))
         raise InputError(
-            f"{path} says {found!r} version {found_version!r}; this release reads {format_name!r} version {version}"
+            f"{path} says {found!r} version {found_version!r}; this release reads {format_name!r} version {versions}"
         )
     return description
 

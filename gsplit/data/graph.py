@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from gsplit.data.description import open_array
 from gsplit.data.labels.class_names import checked_names, names_described
+from gsplit.data.links.edge_sets import Links, check_links, open_links
 from gsplit.errors import InputError
 
 VERTEX_SETS = ("train", "valid", "test")
@@ -61,6 +62,8 @@ class GraphArrays:
     """True where labels are numbers to be predicted, of which a vertex may lack some."""
     classes: tuple[str, ...] | None = None
     """[C] names of the classes; None where they have numbers alone."""
+    links: Links | None = None
+    """Pairs of vertices that belong together, by set, in global ids; None where there are none."""
 
     @property
     def num_vertices(self) -> int:
@@ -152,13 +155,14 @@ def open_arrays(folder: Path, description: dict[str, Any]) -> GraphArrays:
         num_classes=num_classes,
         regression=regression,
         classes=names_described(description, 0 if regression else num_classes, f"{folder}: the description"),
+        links=open_links(folder, description),
     )
 
 
 def check_graph(graph: GraphArrays, where: str) -> None:
-    """Check what no shape can tell: id ranges, monotone indptr, names of classes, labels of the vertex sets.
+    """Check what no shape can tell: id ranges, monotone indptr, names of classes, labels of the vertex sets, links.
 
-    Reads indptr, indices, labels and vertex sets once; not the features.
+    Reads indptr, indices, labels, vertex sets and links once; not the features.
 
     Raises:
         InputError: naming ``where``, the array and the first bad entry.
@@ -179,6 +183,8 @@ def check_graph(graph: GraphArrays, where: str) -> None:
     if graph.classes is not None:
         checked_names(graph.classes, graph.num_classes, where)
     check_vertex_sets(graph, where)
+    if graph.links is not None:
+        check_links(graph.links, n, graph.num_edges, where)
 
 
 def check_vertex_sets(

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +23,8 @@ from gsplit.data.memory.temporary import temporary_of
 from gsplit.errors import InputError
 
 FORMAT = "gsplit-layout"
-VERSION = 1
+VERSION = 2
+"""Newest version that is read."""
 FILE = "layout.json"
 
 
@@ -40,11 +43,39 @@ class Layout(OpenFolder):
     """[P + 1] int64, from 0 to N: part p owns the layout ids ``offsets[p] .. offsets[p + 1]``."""
     permutation: NDArray[np.int64]
     """[N] int64: layout id -> global id."""
+    stored_positions: NDArray[np.int64] | None = None
+    """:attr:`positions` from a file, in the layout of a store with links."""
+    stored_indptr: NDArray[np.int64] | None = None
+    """:attr:`store_indptr` likewise."""
 
     @property
     def parts(self) -> int:
         """P."""
         return len(self.offsets) - 1
+
+    @cached_property
+    def positions(self) -> NDArray[np.int64]:
+        """[N] int64: global id -> layout id; mapped, or made at first use where there is no file."""
+        return inverse(self.permutation) if self.stored_positions is None else self.stored_positions
+
+    @cached_property
+    def store_indptr(self) -> NDArray[np.int64]:
+        """[N + 1] int64: the store's own indptr, by global ids; mapped, or made at first use."""
+        return (
+            reordered_indptr(self.graph.indptr, self.positions) if self.stored_indptr is None else self.stored_indptr
+        )
+
+
+def inverse(order: NDArray[np.int64]) -> NDArray[np.int64]:
+    """New id of each old id, int64 [N], from the old id of each new one."""
+    new_of_old = np.empty_like(order)
+    new_of_old[order] = np.arange(len(order))
+    return new_of_old
+
+
+def reordered_indptr(indptr: NDArray[np.int64], order: NDArray[np.int64]) -> NDArray[np.int64]:
+    """[N + 1] indptr when the vertices stand in another order, which has the old id of each new one [N]."""
+    return np.concatenate([[0], np.cumsum(np.diff(indptr)[order])]).astype(np.int64)
 
 
 def first_parts(parts: int, trainers: int) -> NDArray[np.int64]:
@@ -88,6 +119,10 @@ def open_layout(path: str | os.PathLike[str], *, verify: bool = False, trusted: 
     graph = open_arrays(path, description)
     n = graph.num_vertices
     permutation = open_array(path, "permutation", description, ("int64",), (n,))
+    positions, store_indptr = (
+        _stored(path, description, "positions", n),
+        _stored(path, description, "store_indptr", n + 1),
+    )
     try:
         offsets = np.array(description["offsets"], dtype=np.int64)
         store_checksum = str(description["store"]["checksum"])
@@ -109,6 +144,10 @@ def open_layout(path: str | os.PathLike[str], *, verify: bool = False, trusted: 
             raise InputError(f"{path / 'permutation.npy'} names a vertex outside 0 .. {n - 1}")
         if np.bincount(permutation, minlength=n).max(initial=1) > 1:
             raise InputError(f"{path / 'permutation.npy'} names a vertex twice")
+        if positions is not None and not (positions == inverse(permutation)).all():
+            raise InputError(f"{path / 'positions.npy'} does not lead back to permutation.npy")
+        if store_indptr is not None and not (np.diff(store_indptr)[permutation] == np.diff(graph.indptr)).all():
+            raise InputError(f"{path / 'store_indptr.npy'} has other in-degrees than indptr.npy")
     return Layout(
         path=path,
         name=str(description.get("name", path.name)),
@@ -116,10 +155,17 @@ def open_layout(path: str | os.PathLike[str], *, verify: bool = False, trusted: 
         store_checksum=store_checksum,
         offsets=offsets,
         permutation=permutation,
+        stored_positions=positions,
+        stored_indptr=store_indptr,
         description=description,
         graph=graph,
         temporary=temporary_of(path),
     )
+
+
+def _stored(path: Path, description: dict[str, Any], name: str, length: int) -> NDArray[np.int64] | None:
+    """An array of a layout of a store with links; None in others."""
+    return open_array(path, name, description, ("int64",), (length,)) if name in description["arrays"] else None
 
 
 def _is_quality(quality: object, parts: int) -> bool:

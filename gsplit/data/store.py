@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.data.description import read_description, verify_checksums
-from gsplit.data.folders import writing_folder
+from gsplit.data.folders import FolderWriter, writing_folder
 from gsplit.data.graph import BOUNDED_BY, GraphArrays, check_graph, open_arrays
 from gsplit.data.ids.kept_ids import verify_ids
 from gsplit.data.memory.opened import OpenFolder
@@ -20,7 +20,8 @@ from gsplit.data.memory.temporary import temporary_of
 from gsplit.errors import InputError
 
 FORMAT = "gsplit-graph"
-VERSION = 1
+VERSION = 2
+"""Newest version that is read; what is written, :func:`version_of` says."""
 FILE = "graph.json"
 ROWS_AT_ONCE = 1 << 16
 
@@ -93,8 +94,9 @@ def write_store(out: Path | str, graph: GraphArrays, *, name: str, source: str, 
             values = getattr(graph, array)
             if values is not None:
                 writer.save(array, values)
+        save_links(writer, graph)
         writer.describe(
-            FILE, {"format": FORMAT, "version": VERSION, **describe(graph), "name": name, "source": source}
+            FILE, {"format": FORMAT, "version": version_of(graph), **describe(graph), "name": name, "source": source}
         )
 
 
@@ -115,6 +117,18 @@ def check_finite(
         )
 
 
+def version_of(graph: GraphArrays) -> int:
+    """Version of the description of a graph: 2 where it has links, which a reader of version 1 would drop."""
+    return 1 if graph.links is None else 2
+
+
+def save_links(writer: FolderWriter, graph: GraphArrays) -> None:
+    """Write the links of a graph, if it has any."""
+    if graph.links is not None:
+        for name, array in graph.links.arrays():
+            writer.save(name, array)
+
+
 def describe(graph: GraphArrays) -> dict[str, Any]:
     """Return what a description says of a graph: the counts, so that it can be read without the arrays, and names."""
     return {
@@ -125,4 +139,5 @@ def describe(graph: GraphArrays) -> dict[str, Any]:
         "multi_label": graph.multi_label,
         "regression": graph.regression,
         **({} if graph.classes is None else {"classes": list(graph.classes)}),
+        **({} if graph.links is None else {"links": graph.links.described(graph.num_edges)}),
     }

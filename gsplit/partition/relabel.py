@@ -24,6 +24,7 @@ from gsplit.data.append.lineage import GROWN_FROM
 from gsplit.data.folders import FolderWriter, writing_folder
 from gsplit.data.graph import VERTEX_SETS, GraphArrays, row_ranges
 from gsplit.data.ids.kept_ids import copy_ids
+from gsplit.data.layout import inverse, reordered_indptr
 from gsplit.data.npy import forget
 from gsplit.limits import host_memory
 
@@ -34,13 +35,6 @@ BYTES_AT_ONCE = 1 << 26
 def layout_order(assignment: NDArray[np.int32], heat: NDArray[np.int64]) -> NDArray[np.int64]:
     """Global id of each layout id, int64 [N]: by part, then hottest first, then by global id."""
     return np.lexsort((-heat, assignment)).astype(np.int64, copy=False)
-
-
-def inverse(order: NDArray[np.int64]) -> NDArray[np.int64]:
-    """New id of each old id, int64 [N], from the old id of each new one."""
-    new_of_old = np.empty_like(order)
-    new_of_old[order] = np.arange(len(order))
-    return new_of_old
 
 
 def write_layout(
@@ -78,14 +72,20 @@ def write_layout(
         for name in VERTEX_SETS:
             writer.save(f"{name}_idx", np.sort(new_of_old[graph.vertex_set(name)]))
         writer.save("permutation", order)
-        names = {key: source.description[key] for key in ("ids",) if key in source.description}
+        if graph.links is not None:
+            store.save_links(writer, graph)
+            writer.save("positions", new_of_old)
+            writer.save("store_indptr", graph.indptr)
+        names: dict[str, Any] = {
+            key: source.description[key] for key in ("ids", "links") if key in source.description
+        }
         if "ids" in names:
             copy_ids(source.path, writer.path)
         writer.describe(
             layout.FILE,
             {
                 "format": layout.FORMAT,
-                "version": layout.VERSION,
+                "version": store.version_of(graph),
                 "name": source.name,
                 **store.describe(graph),
                 **names,
@@ -124,11 +124,6 @@ def _write_adjacency(
                 stream.write(new_ids[array[place]] if name == "indices" else array[place])
                 forget(array)
                 bar.update(last - first)
-
-
-def reordered_indptr(indptr: NDArray[np.int64], order: NDArray[np.int64]) -> NDArray[np.int64]:
-    """[N + 1] indptr when the vertices stand in another order, which has the old id of each new one [N]."""
-    return np.concatenate([[0], np.cumsum(np.diff(indptr)[order])]).astype(np.int64)
 
 
 def places(

@@ -15,6 +15,7 @@ from gsplit.config.fields import Range, checked
 from gsplit.data.importers.arrays import as_labels
 from gsplit.data.importers.checked import as_features, as_ids, as_vertex_set, as_weights
 from gsplit.data.importers.source import GraphSource, array_edges
+from gsplit.data.links.edge_sets import Links
 from gsplit.errors import InputError
 
 UNKNOWN = np.iinfo(np.int64).max
@@ -33,6 +34,7 @@ def arrays_source(
     num_classes: int | None,
     name: str,
     where: str,
+    links: dict[str, Any] | None = None,
 ) -> GraphSource:
     """Make a source of arrays; they are copied when a store is made of it, and not changed.
 
@@ -45,13 +47,14 @@ def arrays_source(
         num_vertices: where it is given.
         num_classes: number of classes; None: one more than the largest label.
         where: what messages call the graph.
+        links: pairs [2, M] and candidates [m, K] by their argument of :func:`gsplit.from_arrays`.
 
     Raises:
         InputError: naming ``where`` and the array, for one that is none or does not fit the others.
     """
     num_vertices = checked(f"{where}: num_vertices", num_vertices, COUNT)
     num_classes = checked(f"{where}: num_classes", num_classes, COUNT)
-    source, destination = _edges(edge_index, where)
+    source, destination = _edges(edge_index, f"{where}: edge_index")
     arrays = {"x": given_array(x, f"{where}: x"), "y": given_array(y, f"{where}: y")}
     sets = {key: given_array(value, f"{where}: {key}") for key, value in vertex_sets.items()}
     n = _common_length(
@@ -78,9 +81,32 @@ def arrays_source(
             for key, value in sets.items()
             if value is not None and len(ids := _vertex_set(value, n, f"{where}: {key}"))
         },
+        links=given_links(links or {}, where),
         where=where,
         called={key: f"{where}: {called}" for key, called in (("features", "x"), ("labels", "y"))},
     )
+
+
+def given_links(given: dict[str, Any], where: str) -> Links | None:
+    """Links of arrays, by their arguments of :func:`gsplit.from_arrays`; None where all are None.
+
+    Raises:
+        InputError: for arrays of other types and shapes.
+    """
+    found: dict[str, NDArray[np.int64]] = {}
+    for key, value in given.items():
+        if value is None:
+            continue
+        what = f"{where}: {key}"
+        if key.endswith(("_candidates", "hard_negatives")):
+            rows = given_array(value, what)
+            if rows is None or rows.ndim != 2 or rows.dtype.kind not in "iu":
+                raise InputError(f"{what} must be whole numbers of shape (pairs, candidates), one row a pair")
+            found[key] = rows.astype(np.int64)
+        else:
+            found[key.removesuffix("_edges")] = np.stack(_edges(value, what), axis=1).astype(np.int64)
+    none = np.empty((0, 2), np.int64)
+    return Links(**{"valid": none, "test": none, **found}) if found else None
 
 
 def given_array(value: Any, what: str) -> NDArray[Any] | None:
@@ -109,9 +135,8 @@ def given_array(value: Any, what: str) -> NDArray[Any] | None:
     return array
 
 
-def _edges(edge_index: Any, where: str) -> tuple[NDArray[Any], NDArray[Any]]:
+def _edges(edge_index: Any, what: str) -> tuple[NDArray[Any], NDArray[Any]]:
     """Source and destination [E] of each edge."""
-    what = f"{where}: edge_index"
     if isinstance(edge_index, (tuple, list)) and len(edge_index) == 2:
         rows = [given_array(row, what) for row in edge_index]
     else:

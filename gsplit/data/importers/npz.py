@@ -95,6 +95,10 @@ def _graph(arrays: dict[str, NDArray[Any]], path: Path, *, regression: bool) -> 
         raise InputError(
             f"{path}: edge_weight must be {len(indices)} numbers, not {weight.dtype} of shape {weight.shape}"
         )
+    sets: dict[str, Any] = {
+        f"{name}_idx": integers(arrays.get(f"{name}_idx", np.empty(0, np.int64)), f"{path}: {name}_idx", ndim=1)
+        for name in ("train", "valid", "test")
+    }
     return GraphArrays(
         indptr=indptr,
         indices=indices.astype(np.int32 if n <= INT32_VERTICES else np.int64),
@@ -104,10 +108,7 @@ def _graph(arrays: dict[str, NDArray[Any]], path: Path, *, regression: bool) -> 
         num_classes=num_classes,
         regression=regression,
         classes=classes,
-        **{
-            f"{name}_idx": integers(arrays.get(f"{name}_idx", np.empty(0, np.int64)), f"{path}: {name}_idx", ndim=1)
-            for name in ("train", "valid", "test")
-        },
+        **sets,
     )
 
 

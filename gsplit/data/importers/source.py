@@ -20,6 +20,7 @@ from gsplit.data.graph import VERTEX_SETS, GraphArrays
 from gsplit.data.ids.vertex_ids import KeepsIds
 from gsplit.data.importers.table_rules import TableRules
 from gsplit.data.labels.time_sets import Times
+from gsplit.data.links.edge_sets import Links
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +89,8 @@ class GraphSource:
     """True where each vertex has a list of classes, of which some may be in no list."""
     vertex_sets: dict[str, NDArray[np.int64]] = field(default_factory=dict)
     """Vertices by the name of the set, of ``VERTEX_SETS``; empty where the source has none."""
+    links: Links | None = None
+    """Pairs that belong together, in any order, each row of candidates with its pair; None where there are none."""
     where: str = ""
     """Name of the source in messages: its path."""
     called: dict[str, str] = field(default_factory=dict)
@@ -175,6 +178,7 @@ def graph_source(name: str, graph: GraphArrays, where: str) -> GraphSource:
         num_classes=graph.num_classes,
         classes=graph.classes,
         vertex_sets=vertex_sets,
+        links=graph.links,
         where=where,
         as_is=True,
     )

@@ -54,6 +54,14 @@ def from_arrays(
     train: Any = None,
     valid: Any = None,
     test: Any = None,
+    train_edges: Any = None,
+    valid_edges: Any = None,
+    test_edges: Any = None,
+    valid_candidates: Any = None,
+    test_candidates: Any = None,
+    valid_negatives: Any = None,
+    test_negatives: Any = None,
+    hard_negatives: Any = None,
     num_vertices: int | None = None,
     num_classes: int | None = None,
     name: str = "graph",
@@ -77,6 +85,13 @@ def from_arrays(
         edge_weight: [E] finite numbers.
         train, valid, test: the vertex sets, each a mask [N] of booleans, which goes by its index where pandas names
             that, or a list of ids; their vertices are labelled.
+        train_edges, valid_edges, test_edges: pairs of vertices that belong together, integers [2, M] like
+            ``edge_index``, to be learned and predicted (docs/formats.md, "Links"). Without ``train_edges`` all edges
+            are learned. Validation and test pairs may not be among the edges, nor their reverses
+            (``leaks="drop"`` takes them out).
+        valid_candidates, test_candidates: destinations [M, K] that each pair is compared with, beside its own.
+        valid_negatives, test_negatives: pairs [2, K] that all pairs are compared with.
+        hard_negatives: destinations [M, H] that do not belong to the source of each training pair, -1 for none.
         num_vertices: N; by default what ``x``, ``y`` or masks tell, or the largest id.
         num_classes: C; by default one more than the largest label.
         name: of the graph.
@@ -111,6 +126,16 @@ def from_arrays(
     named = IdNames(options.get("id_column"), options.get("ids") == "any")
     sets = {"train": train, "valid": valid, "test": test}
     vertex_sets = {key: given_set(value, f"{where}: {key}", named) for key, value in sets.items()}
+    links = {
+        "train_edges": train_edges,
+        "valid_edges": valid_edges,
+        "test_edges": test_edges,
+        "valid_candidates": valid_candidates,
+        "test_candidates": test_candidates,
+        "valid_negatives": valid_negatives,
+        "test_negatives": test_negatives,
+        "hard_negatives": hard_negatives,
+    }
     if any(map(is_frame, (edge_index, *tables.values()))):
         return _of_tables(
             edge_index,
@@ -136,6 +161,7 @@ def from_arrays(
         num_classes=num_classes,
         name=name,
         where=where,
+        links=links,
     )
     return _stored(source, where, out, overwrite, "give y", options)
 

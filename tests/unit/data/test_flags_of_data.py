@@ -173,6 +173,7 @@ IMPORT: Table = {
     "split": Row(value=(0.5, 0.2, 0.2), see=graph_of("train_idx"), base=MANY),
     "stratify": Row(value=True, see=graph_of("train_idx"), base={**MANY, "split": (0.5, 0.2, 0.2)}),
     "seed": Row(value=1, see=graph_of("train_idx"), base={**MANY, "split": (0.5, 0.2, 0.2)}),
+    "leaks": "only with pairs that are held out: tests/unit/data/test_links.py",
     "num_vertices": Row(value=9, see=shape),
     "task": Row(value="regression", see=graph_of("labels"), base=LABELLED),
     "feature_dtype": Row(value="float16", see=graph_of("features"), base={"features": file("features.npy")}),

@@ -1,0 +1,1 @@
+"""Links: which pairs of vertices belong together, in stores and layouts."""

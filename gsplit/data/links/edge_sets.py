@@ -1,0 +1,186 @@
+"""The links of a graph: which pairs of vertices belong together, and what they are compared with.
+
+All ids are global, in layouts, too, so that a partition changes nothing of them (docs/formats.md, "Links").
+
+Shapes: N vertices, E message edges, M training pairs, m pairs of another set, K candidates, H hard negatives. A pair
+is (source, destination).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gsplit.data.description import open_array
+from gsplit.errors import InputError
+
+EDGE_SETS = ("train", "valid", "test")
+PAIRS_AT_ONCE = 1 << 20
+MOST_VERTICES = 1 << 32
+
+
+@dataclass(frozen=True, kw_only=True)
+class Links:
+    """Pairs of vertices by set, in global ids.
+
+    Examples:
+        >>> cycle, held_out = [[0, 1, 2, 3], [1, 2, 3, 0]], [[0], [2]]
+        >>> gsplit.from_arrays(cycle, test_edges=held_out).graph.links.test.tolist()
+        [[0, 2]]
+    """
+
+    train: NDArray[np.int64] | None = None
+    """[M, 2] sorted by (destination, source); None: all message edges, in the order of the store."""
+    valid: NDArray[np.int64]
+    """[m, 2] sorted by (destination, source)."""
+    test: NDArray[np.int64]
+    """[m, 2] sorted by (destination, source)."""
+    valid_candidates: NDArray[np.int64] | None = None
+    """[m, K] destinations that each validation pair is compared with, beside its own."""
+    test_candidates: NDArray[np.int64] | None = None
+    """[m, K] likewise for the test pairs."""
+    valid_negatives: NDArray[np.int64] | None = None
+    """[K, 2] pairs that all validation pairs are compared with."""
+    test_negatives: NDArray[np.int64] | None = None
+    """[K, 2] likewise for the test pairs."""
+    hard_negatives: NDArray[np.int64] | None = None
+    """[M, H] destinations that do not belong to the source of each training pair; -1 where there are fewer."""
+
+    def edge_set(self, name: str) -> NDArray[np.int64] | None:
+        """The pairs of ``train``, ``valid`` or ``test``."""
+        return {"train": self.train, "valid": self.valid, "test": self.test}[name]
+
+    def sorted(self) -> Links:
+        """The same links in the order of stores, from pairs in any order with their rows of candidates."""
+        found = {field.name: getattr(self, field.name) for field in fields(self)}
+        for name, rows in (("train", "hard_negatives"), ("valid", "valid_candidates"), ("test", "test_candidates")):
+            if found[name] is None:
+                continue
+            order = pair_order(found[name])
+            found[name] = found[name][order]
+            if found[rows] is not None and len(found[rows]) == len(order):
+                found[rows] = found[rows][order]
+        return Links(**found)
+
+    def arrays(self) -> Iterator[tuple[str, NDArray[np.int64]]]:
+        """All arrays that there are, each with the name of its file."""
+        for field in fields(self):
+            array = getattr(self, field.name)
+            if array is not None:
+                yield file_of(field.name), array
+
+    def described(self, num_edges: int) -> dict[str, Any]:
+        """Return what a description says of them: numbers of pairs."""
+        train = num_edges if self.train is None else len(self.train)
+        return {"train": train, "valid": len(self.valid), "test": len(self.test)}
+
+
+def file_of(field: str) -> str:
+    """Name of the file of a field of :class:`Links`."""
+    return f"{field}_edges" if field in EDGE_SETS else field
+
+
+def pair_order(pairs: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Places [M] of pairs [M, 2] in the order of (destination, source); equal ones keep theirs."""
+    return np.lexsort((pairs[:, 0], pairs[:, 1]))
+
+
+def pair_keys(pairs: NDArray[Any]) -> NDArray[np.uint64]:
+    """A number [M] for each pair [M, 2] of ids below 2^32, which ascends with (destination, source)."""
+    return pairs[:, 1].astype(np.uint64) << np.uint64(32) | pairs[:, 0].astype(np.uint64)
+
+
+def open_links(folder: Path, description: dict[str, Any]) -> Links | None:
+    """Map the links of a store or layout, with dtypes and shapes checked; None where there are none.
+
+    Raises:
+        InputError: where an array is missing or not as described.
+    """
+    if "links" not in description:
+        return None
+    try:
+        counts = {name: int(description["links"][name]) for name in EDGE_SETS}
+    except (KeyError, TypeError, ValueError):
+        raise InputError(f"{folder}: the description lacks the numbers of links") from None
+    shapes: dict[str, tuple[int | None, ...]] = {f"{name}_edges": (counts[name], 2) for name in EDGE_SETS}
+    shapes |= {f"{name}_candidates": (counts[name], None) for name in EDGE_SETS[1:]}
+    shapes |= {f"{name}_negatives": (None, 2) for name in EDGE_SETS[1:]}
+    shapes["hard_negatives"] = (counts["train"], None)
+    return Links(
+        **{
+            field.name: open_array(folder, file, description, ("int64",), shapes[file])
+            for field in fields(Links)
+            if (file := file_of(field.name)) in description["arrays"] or field.name in ("valid", "test")
+        }
+    )
+
+
+def check_links(links: Links, num_vertices: int, num_edges: int, where: str) -> None:
+    """Check ranges of ids, numbers of rows, the order of pairs, and that no pair is in two sets.
+
+    Raises:
+        InputError: naming ``where``, the array and its first bad entry.
+    """
+    if num_vertices > MOST_VERTICES:
+        raise InputError(f"{where} has {num_vertices:,} vertices, and links are for graphs of up to 2^32")
+    for name, array in links.arrays():
+        _check_ids(array, num_vertices, f"{where}: {name}", least=-1 if name == "hard_negatives" else 0)
+    counts = links.described(num_edges)
+    for name, rows, pairs in (
+        ("valid_candidates", links.valid_candidates, "valid"),
+        ("test_candidates", links.test_candidates, "test"),
+        ("hard_negatives", links.hard_negatives, "train"),
+    ):
+        if rows is not None and len(rows) != counts[pairs]:
+            raise InputError(
+                f"{where}: {name} has {len(rows):,} rows, and there are {counts[pairs]:,} {pairs} pairs; "
+                "give a row for each"
+            )
+    for name in EDGE_SETS:
+        pairs_of_set = links.edge_set(name)
+        if pairs_of_set is not None:
+            _check_order(pairs_of_set, f"{where}: {name}_edges")
+    for first, second in (("valid", "train"), ("test", "train"), ("valid", "test")):
+        few, many = links.edge_set(first), links.edge_set(second)
+        if few is None or many is None:
+            continue
+        both = common_pairs(few, many)
+        if len(both):
+            u, v = few[both[0]]
+            raise InputError(
+                f"{where}: {len(both):,} pairs are in both the {first} and the {second} set, first {u} -> {v}; "
+                "take them out of one"
+            )
+
+
+def common_pairs(pairs: NDArray[np.int64], others: NDArray[Any]) -> NDArray[np.int64]:
+    """Places, in pairs [m, 2], of those that are among others [M, 2], which are sorted by (destination, source)."""
+    keys = pair_keys(pairs)
+    found = np.zeros(len(keys), np.bool_)
+    for begin in range(0, len(others), PAIRS_AT_ONCE):
+        piece = pair_keys(others[begin : begin + PAIRS_AT_ONCE])
+        within = np.flatnonzero((keys >= piece[0]) & (keys <= piece[-1]))
+        at = np.searchsorted(piece, keys[within])
+        found[within] |= piece[at] == keys[within]
+    return np.flatnonzero(found)
+
+
+def _check_ids(ids: NDArray[np.int64], num_vertices: int, what: str, least: int) -> None:
+    if ids.size and (ids.min() < least or ids.max() >= num_vertices):
+        row, column = np.argwhere((ids < least) | (ids >= num_vertices))[0]
+        raise InputError(f"{what}[{row}] names {ids[row, column]}, outside the vertices 0 .. {num_vertices - 1}")
+
+
+def _check_order(pairs: NDArray[np.int64], what: str) -> None:
+    for begin in range(0, len(pairs), PAIRS_AT_ONCE):
+        keys = pair_keys(pairs[begin : begin + PAIRS_AT_ONCE + 1])
+        falls = keys[1:] < keys[:-1]
+        if falls.any():
+            raise InputError(
+                f"{what} is not sorted by destination and source at row {begin + 1 + int(np.argmax(falls))}"
+            )
