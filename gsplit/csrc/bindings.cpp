@@ -74,6 +74,11 @@ struct BoundSampler {
     return sampled;
   }
 
+  void exclude(Array<int64_t> destinations, Array<int64_t> sources) {
+    nb::gil_scoped_release unlocked;
+    sampler.exclude(span_of(destinations), span_of(sources));
+  }
+
   void use_pool(std::optional<Array<float>> weights, const std::string& importance) {
     sampler.use_pool(weights ? span_of(*weights) : std::span<const float>(), gsplit::importance_named(importance));
     edge_weight = std::move(weights);  // the same memory, which lives from now on
@@ -151,6 +156,8 @@ void bind_sampler(nb::module_& m, const char* name) {
            nb::arg("threads"), nb::arg("partial_sums"))
       .def("sample", &Self::sample, nb::arg("targets"), nb::arg("fan_outs"), nb::arg("seed"), nb::arg("epoch"),
            nb::arg("batch"), nb::arg("micro"), nb::arg("num_targets"), nb::arg("edge_ids"), nb::arg("max_edges"))
+      .def("exclude", &Self::exclude, nb::arg("destinations"), nb::arg("sources"))
+      .def_prop_ro("excluded_edges", [](const Self& self) { return self.sampler.excluded_edges(); })
       .def("use_pool", &Self::use_pool, nb::arg("edge_weight").none(), nb::arg("importance"))
       .def("sample_pools", &Self::sample_pools, nb::arg("targets"), nb::arg("sizes"), nb::arg("seed"),
            nb::arg("epoch"), nb::arg("batch"), nb::arg("micro"), nb::arg("num_targets"), nb::arg("exponential"),
@@ -276,6 +283,7 @@ NB_MODULE(_core, m) {
   bind_stream<int64_t>(m);
   gsplit::python::bind_aggregate(m);
   gsplit::python::bind_ids(m);
+  gsplit::python::bind_links(m);
   m.def(
       "shuffle_into_runs",
       [](Array<int64_t> global_ids, uint64_t key, Array<int64_t> bounds, Writable<int64_t> order) {

@@ -45,4 +45,7 @@ void bind_aggregate(nanobind::module_& m);
 /// Vertices by ids of the user's own.
 void bind_ids(nanobind::module_& m);
 
+/// Which pairs of vertices are edges, and in which order pairs come.
+void bind_links(nanobind::module_& m);
+
 }  // namespace gsplit::python

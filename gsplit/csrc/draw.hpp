@@ -10,6 +10,8 @@
 // one burst is drawn, the neighbours of the next are on their way, and the indptr of the one after. (A fetch
 // between every two draws was a third slower than bursts, docs/development/log.md.) Vertices with too many
 // neighbours to fetch are drawn early, so that what was drawn can be fetched.
+//
+// Of a vertex with excluded in-edges (exclude.hpp), the others are drawn from in the same way, at once.
 #pragma once
 
 #include <cstdint>
@@ -45,13 +47,17 @@ struct Drawn {
 };
 
 template <class Index>
+class Exclusions;
+
+template <class Index>
 class Drawer {
  public:
   explicit Drawer(GraphView<Index> graph) : graph_(graph) {}
 
-  /// Draws for destinations[run.first_row .. run.last_row). hop_prefix is the key of the hop, folded once.
+  /// Draws for destinations[run.first_row .. run.last_row). hop_prefix is the key of the hop, folded
+  /// once; exclusions are null where there are none.
   void draw(const Run& run, std::span<const int64_t> destinations, int64_t fan_out, uint64_t hop_prefix,
-            bool positions, Drawn<Index>& drawn);
+            const Exclusions<Index>* exclusions, bool positions, Drawn<Index>& drawn);
 
  private:
   static constexpr int64_t BURST = 32;  // destinations whose memory is fetched together
@@ -66,8 +72,10 @@ class Drawer {
     Array<uint32_t> draws;  // [count + 1 or more] which neighbours; the last is scratch
   };
 
-  void look_up(int64_t vertex, int64_t fan_out, uint64_t hop_prefix, Destination& destination);
+  void look_up(int64_t vertex, int64_t fan_out, uint64_t hop_prefix, const Exclusions<Index>* exclusions,
+               Destination& destination);
   void choose(Destination& destination);
+  void choose_around(std::span<const uint32_t> before, int64_t fan_out, Destination& destination);
   void read(Destination& destination, bool positions, int64_t at, Drawn<Index>& drawn);
 
   GraphView<Index> graph_;

@@ -50,18 +50,29 @@ Sampler<Index>::Sampler(GraphView<Index> graph, std::vector<int64_t> offsets, in
 template <class Index>
 bool Sampler<Index>::sample(std::span<const int64_t> targets, std::span<const int64_t> fan_outs, const DrawKey& key,
                             bool edge_ids, int64_t max_edges) {
+  const auto* exclusions = std::exchange(excludes_, false) ? exclusions_.get() : nullptr;
+  excluded_edges_ = exclusions != nullptr ? exclusions->num_edges() : 0;
   for (int64_t fan_out : fan_outs)
     if (fan_out < -1 || fan_out == 0)
       throw std::invalid_argument("a fan-out must be -1 (all) or at least 1, not " + std::to_string(fan_out));
   splitter_->start(fan_outs.size(), targets, {});
   num_edges_ = 0;
   for (size_t hop = 1; hop <= fan_outs.size(); ++hop)
-    if (!sample_hop(static_cast<int>(hop), fan_outs[hop - 1], key, edge_ids, max_edges)) return false;
+    if (!sample_hop(static_cast<int>(hop), fan_outs[hop - 1], key, exclusions, edge_ids, max_edges)) return false;
   return true;
 }
 
 template <class Index>
-bool Sampler<Index>::sample_hop(int hop, int64_t fan_out, const DrawKey& key, bool edge_ids, int64_t max_edges) {
+void Sampler<Index>::exclude(std::span<const int64_t> destinations, std::span<const int64_t> sources) {
+  if (!exclusions_) exclusions_ = std::make_unique<Exclusions<Index>>(graph_);
+  excludes_ = false;
+  exclusions_->find(destinations, sources);
+  excludes_ = exclusions_->num_edges() > 0;
+}
+
+template <class Index>
+bool Sampler<Index>::sample_hop(int hop, int64_t fan_out, const DrawKey& key, const Exclusions<Index>* exclusions,
+                                bool edge_ids, int64_t max_edges) {
   const uint64_t hop_prefix = prefix_of(key, hop);
   const std::vector<Split>& splits = splitter_->splits();
   const size_t level = splits[0].level_sizes.size() - hop;  // of the destinations
@@ -81,7 +92,7 @@ bool Sampler<Index>::sample_hop(int hop, int64_t fan_out, const DrawKey& key, bo
     return Run{part, first_row, row};
   };
   const auto draw = [&](Drawer<Index>& drawer, const Run& run, Drawn<Index>& drawn) {
-    drawer.draw(run, destinations(run.part), fan_out, hop_prefix, edge_ids, drawn);
+    drawer.draw(run, destinations(run.part), fan_out, hop_prefix, exclusions, edge_ids, drawn);
   };
   const auto number = [&](const Drawn<Index>& drawn) {
     num_edges_ += static_cast<int64_t>(drawn.neighbours.size());

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "draw.hpp"
+#include "exclude.hpp"
 #include "inside.hpp"
 #include "pipeline.hpp"
 #include "pool.hpp"
@@ -56,6 +57,13 @@ class Sampler {
   bool sample(std::span<const int64_t> targets, std::span<const int64_t> fan_outs, const DrawKey& key, bool edge_ids,
               int64_t max_edges);
 
+  /// Has the next call of sample() draw no edge sources[i] -> destinations[i], at any hop; that call alone, however
+  /// it ends. Throws std::invalid_argument for a vertex that there is not, and for other numbers of sources.
+  void exclude(std::span<const int64_t> destinations, std::span<const int64_t> sources);
+
+  /// Edges of the graph that the last call of sample() had to leave out.
+  int64_t excluded_edges() const { return excluded_edges_; }
+
   /// LADIES: hop h draws at most sizes[h-1] sources out of the in-neighbours of all its destinations, by a race.
   /// use_pool() was called before. Throws as sample().
   void sample_pools(std::span<const int64_t> targets, std::span<const int64_t> sizes, const DrawKey& key, Race race,
@@ -82,7 +90,8 @@ class Sampler {
   const std::vector<Split>& splits() const { return splitter_->splits(); }
 
  private:
-  bool sample_hop(int hop, int64_t fan_out, const DrawKey& key, bool edge_ids, int64_t max_edges);
+  bool sample_hop(int hop, int64_t fan_out, const DrawKey& key, const Exclusions<Index>* exclusions, bool edge_ids,
+                  int64_t max_edges);
   void keep_hop(Selection<Index>& selection, size_t level, bool edge_ids, bool scales,
                 std::span<const Drawn<Index>> known = {}, std::vector<Drawn<Index>>* noted = nullptr);
   Inside<Index>& inside();
@@ -91,10 +100,13 @@ class Sampler {
   GraphView<Index> graph_;
   std::unique_ptr<Splitter<Index>> splitter_;
   Pipeline<Index> pipeline_;
-  std::unique_ptr<Pool<Index>> pool_;      // once use_pool() was called
-  std::unique_ptr<Inside<Index>> inside_;  // once it is asked for
-  Drawn<Index> kept_;                      // scratch
-  int64_t memory_;                         // that maps of the pool may take; negative: no bound
+  std::unique_ptr<Pool<Index>> pool_;              // once use_pool() was called
+  std::unique_ptr<Inside<Index>> inside_;          // once it is asked for
+  std::unique_ptr<Exclusions<Index>> exclusions_;  // once exclude() was called
+  bool excludes_ = false;                          // the next mini-batch
+  int64_t excluded_edges_ = 0;                     // from the last mini-batch
+  Drawn<Index> kept_;                              // scratch
+  int64_t memory_;                                 // that maps of the pool may take; negative: no bound
   int64_t run_edges_;
   int64_t num_edges_ = 0;  // of the mini-batch at work
 };

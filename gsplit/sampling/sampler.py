@@ -80,6 +80,25 @@ class CoreSampler:
         """
         self._core.number_by_id()
 
+    def exclude(self, destinations: NDArray[np.int64], sources: NDArray[np.int64]) -> None:
+        """Have the next ``sample()``, and that alone, draw no edge ``sources[i] -> destinations[i]``, at any hop.
+
+        Every copy of such an edge is left out; its reverse is where it is listed, too. The fan-out is drawn from the
+        other in-edges, uniformly, and vertices without excluded in-edges draw as ever.
+
+        Args:
+            destinations, sources: int64 [X] layout ids, in any order, also repeated.
+
+        Raises:
+            ValueError: for ids that are out of range, and for a rule other than neighbour sampling.
+        """
+        self._core.exclude(np.ascontiguousarray(destinations, np.int64), np.ascontiguousarray(sources, np.int64))
+
+    @property
+    def excluded_edges(self) -> int:
+        """Edges of the graph that the last mini-batch was not to draw, each counted once."""
+        return self._core.excluded_edges
+
     def segment_bytes(self, rank: int) -> int:
         """Room that split ``rank`` of the last mini-batch takes."""
         return self._core.segment_bytes(rank)
@@ -106,6 +125,14 @@ class SetSampler(CoreSampler, ABC):
 
     def __init__(self, layout: Layout, offsets: Sequence[int] | NDArray[np.int64], **options: Any) -> None:
         super().__init__(layout.graph.indptr, layout.graph.indices, offsets, global_ids=layout.permutation, **options)
+
+    def exclude(self, destinations: NDArray[np.int64], sources: NDArray[np.int64]) -> None:
+        """Refuse: every in-edge from the set is kept.
+
+        Raises:
+            ValueError: always.
+        """
+        raise ValueError("edges can be excluded from neighbour sampling alone, not from sets of sources")
 
     def sample(
         self,
