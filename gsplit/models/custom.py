@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import json
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from torch import nn
@@ -87,10 +88,6 @@ def construct(found: Any, config: ModelConfig, in_features: int, out_features: i
         "num_layers": config.num_layers,
     }
     arguments = constructor_arguments(cls, known, given)
-    try:
-        arguments = json.loads(json.dumps(arguments))  # as the description of the run will hold them
-    except TypeError as error:
-        raise InputError(f"--model-args {config.model_args!r}: {error}") from None
     names = {"hidden": ARGUMENT_NAMES["hidden"], "dropout": (DROPOUT,)}
     free = inspect.signature(cls).parameters.keys() - given.keys()
     return Constructed(
@@ -117,27 +114,45 @@ def model_class(found: Any, path: str) -> type[nn.Module]:
     return found
 
 
-def parse_arguments(text: str) -> dict[str, Any]:
+def parse_arguments(text: str, flag: str = "--model-args") -> dict[str, Any]:
     """``heads=4,jk=last`` -> {"heads": 4, "jk": "last"}; values are Python literals, or else words.
 
     Raises:
-        InputError: for anything but NAME=VALUE.
+        InputError: for anything but NAME=VALUE, and for values that JSON cannot hold.
     """
     try:
         call = ast.parse(f"f({text})", mode="eval").body
         assert isinstance(call, ast.Call)
         if call.args or any(keyword.arg is None for keyword in call.keywords):
             raise SyntaxError
-        return {
+        given = {
             str(k.arg): k.value.id if isinstance(k.value, ast.Name) else ast.literal_eval(k.value)
             for k in call.keywords
         }
     except (SyntaxError, ValueError, AssertionError):
-        raise InputError(f"--model-args {text!r} is not of the form NAME=VALUE,NAME=VALUE") from None
+        raise InputError(f"{flag} {text!r} is not of the form NAME=VALUE,NAME=VALUE") from None
+    try:
+        arguments: dict[str, Any] = json.loads(json.dumps(given))  # as the description of the run will hold them
+    except TypeError as error:
+        raise InputError(f"{flag} {text!r}: {error}") from None
+    return arguments
 
 
-def constructor_arguments(cls: type[nn.Module], known: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+def constructor_arguments(
+    cls: type[nn.Module],
+    known: dict[str, Any],
+    given: dict[str, Any],
+    known_as: Mapping[str, Sequence[str]] = ARGUMENT_NAMES,
+    flag: str = "--model-args",
+) -> dict[str, Any]:
     """Return what to construct a class with: what was given, and what we know under the names that the field uses.
+
+    Args:
+        cls: the class.
+        known: what we know.
+        given: by the user.
+        known_as: names of arguments for what we know.
+        flag: that gives others.
 
     Raises:
         InputError: for an argument that is needed and not known, or given and not taken.
@@ -148,25 +163,25 @@ def constructor_arguments(cls: type[nn.Module], known: dict[str, Any], given: di
         if name not in parameters and not takes_any:
             raise InputError(f"{cls.__name__} takes no argument {name!r}; it takes {', '.join(parameters)}")
     arguments = {}
-    for what, names in ARGUMENT_NAMES.items():
+    for what, names in known_as.items():
         arguments.update({name: known[what] for name in names if name in parameters})
     arguments.update(given)
     for name, parameter in parameters.items():
         named = parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
         if named and parameter.default is parameter.empty and name not in arguments:
             raise InputError(
-                f"{cls.__name__} needs an argument {name!r}, of which we know nothing; give --model-args {name}=VALUE"
+                f"{cls.__name__} needs an argument {name!r}, of which we know nothing; give {flag} {name}=VALUE"
             )
     return arguments
 
 
-def called(cls: type[nn.Module], arguments: dict[str, Any], dropout: float = 0.0) -> nn.Module:
-    """Construct a class; ``dropout`` is for one that takes it and was not given another.
+def called(cls: type[nn.Module], arguments: dict[str, Any], dropout: float | None = 0.0) -> nn.Module:
+    """Construct a class; ``dropout`` is for one that takes it and was not given another; None leaves it its own.
 
     Raises:
         InputError: where it fails.
     """
-    if DROPOUT in inspect.signature(cls).parameters:
+    if dropout is not None and DROPOUT in inspect.signature(cls).parameters:
         arguments = {DROPOUT: dropout, **arguments}
     try:
         return cls(**arguments)

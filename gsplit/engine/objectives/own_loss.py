@@ -40,20 +40,26 @@ ADVICE = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class OwnLoss:
-    """A loss of the user's, as trainers get it."""
+class OwnFunction:
+    """A function of the user's, as trainers get it."""
 
     name: str
     """Name of the form package.module:function, or what an object that was handed over is called."""
-    returns: Returns
-    """What the function gives."""
     pickled: bytes | None
     """A function that was handed over; None for one that the name finds."""
 
-    def function(self) -> LossFunction:
+    def function(self) -> Callable[..., Tensor]:
         """The function itself."""
         found: Any = object_named(self.name, "--loss") if self.pickled is None else pickle.loads(self.pickled)
         return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnLoss(OwnFunction):
+    """A loss of targets."""
+
+    returns: Returns
+    """What the function gives."""
 
 
 def is_built_in(own: OwnLoss | None) -> bool | Not:
@@ -73,25 +79,45 @@ def own_loss(named: str | None, given: LossFunction | None, graph: GraphArrays, 
     Raises:
         InputError: for what is no such function, or gives no values or sums that trainers could add up.
     """
+    found = own_function(named, given, "logits and labels")
+    if found is None:
+        return None
+    name = found.name
+    with torch.random.fork_rng(devices=[]):
+        return OwnLoss(name=name, returns=_recognised(found.function(), name, graph, dtype), pickled=found.pickled)
+
+
+def own_function(named: str | None, given: Callable[..., Tensor] | None, of: str) -> OwnFunction | None:
+    """The function that a user names or hands over as a loss, not yet called; None where there is none.
+
+    Args:
+        named: ``config.loss``.
+        given: that was handed over.
+        of: what it is a function of, in words.
+
+    Raises:
+        InputError: for what is no function, or has parameters to train.
+    """
     if given is not None and named is not None:
         raise InputError(f"--loss {named} names a loss, and another one was handed over; give one of them")
     if given is not None:
-        name, pickled = _name_of(given), in_bytes(given, f"the loss {_name_of(given)}")
+        found = OwnFunction(name=_name_of(given), pickled=in_bytes(given, f"the loss {_name_of(given)}"))
     elif named is not None and ":" in named:
-        name, pickled = named, None
+        found = OwnFunction(name=named, pickled=None)
     else:
         return None
-    function = OwnLoss(name=name, returns="a sum", pickled=pickled).function()
+    function = found.function()
     if not callable(function) or isinstance(function, type):
-        module, _, what = name.partition(":")
-        raise InputError(f"--loss {name}: {module} has no function {what!r} of logits and labels")
+        module, _, what = found.name.partition(":")
+        raise InputError(f"--loss {found.name}: {module} has no function {what!r} of {of}")
     if isinstance(function, nn.Module) and any(p.requires_grad for p in function.parameters()):
-        raise InputError(f"the loss {name} has parameters to train, and only those of the model are; move them there")
-    with torch.random.fork_rng(devices=[]):
-        return OwnLoss(name=name, returns=_recognised(function, name, graph, dtype), pickled=pickled)
+        raise InputError(
+            f"the loss {found.name} has parameters to train, and only those of the model are; move them there"
+        )
+    return found
 
 
-def _name_of(function: LossFunction) -> str:
+def _name_of(function: Callable[..., Tensor]) -> str:
     return str(getattr(function, "__qualname__", type(function).__qualname__))
 
 
