@@ -286,3 +286,37 @@ def narrow_gradient(
     tiles: bool = False,
     threads: int = 1,
 ) -> None: ...
+def score_pairs(
+    sources: NDArray[Any], table: NDArray[Any], rows: NDArray[np.int64], out: NDArray[Any], threads: int
+) -> None: ...
+def count_shared(
+    sources: NDArray[Any],
+    table: NDArray[Any],
+    bounds: NDArray[Any],
+    candidates: NDArray[np.int64] | None,
+    above: NDArray[np.int64],
+    equal: NDArray[np.int64],
+    threads: int,
+) -> None: ...
+def count_listed(
+    sources: NDArray[Any],
+    table: NDArray[Any],
+    bounds: NDArray[Any],
+    indptr: NDArray[np.int64],
+    rows: NDArray[np.int64],
+    sign: int,
+    above: NDArray[np.int64],
+    equal: NDArray[np.int64],
+    threads: int,
+) -> None: ...
+def best_rows(
+    sources: NDArray[Any],
+    table: NDArray[Any],
+    candidates: NDArray[np.int64] | None,
+    order: NDArray[np.int64],
+    indptr: NDArray[np.int64],
+    left_out: NDArray[np.int64],
+    best: NDArray[np.int64],
+    scores: NDArray[Any],
+    threads: int,
+) -> None: ...

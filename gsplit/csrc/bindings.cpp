@@ -284,6 +284,7 @@ NB_MODULE(_core, m) {
   gsplit::python::bind_aggregate(m);
   gsplit::python::bind_ids(m);
   gsplit::python::bind_links(m);
+  gsplit::python::bind_ranks(m);
   m.def(
       "shuffle_into_runs",
       [](Array<int64_t> global_ids, uint64_t key, Array<int64_t> bounds, Writable<int64_t> order) {

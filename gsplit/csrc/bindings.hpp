@@ -42,6 +42,9 @@ std::span<T> span_of(const Writable<T>& array) {
 /// Sums over neighbours; the rest is bound in bindings.cpp.
 void bind_aggregate(nanobind::module_& m);
 
+/// Where pairs stand among candidates.
+void bind_ranks(nanobind::module_& m);
+
 /// Vertices by ids of the user's own.
 void bind_ids(nanobind::module_& m);
 

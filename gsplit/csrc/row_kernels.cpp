@@ -308,6 +308,7 @@ void dot_rows(const RowTask<T>& task, int64_t begin, int64_t end) {
 
 #include "activation_rows.hpp"
 #include "narrow_products.hpp"
+#include "rank_kernels.hpp"
 #include "wide_products.hpp"
 
 }  // namespace
@@ -328,6 +329,8 @@ const RowKernels kernels{
     project,
     narrow_gradient,
     {multiply_wide, wide_gradient, no_product_room, no_gradient_room, pack_wide, wide_bytes, WIDE},
+    {score_panel<float>, score_beside<float>, count_scores<float>},
+    {score_panel<double>, score_beside<double>, count_scores<double>},
     WIDE,
     MOST_CHUNKS > 4 ? WIDE* MOST_NARROW_CHUNKS / MOST_NARROW : 0};
 

@@ -97,6 +97,16 @@ struct NarrowTask {
   int64_t num_gradients;
 };
 
+inline constexpr int64_t RANK_PANEL = 64;  // candidates that are scored side by side
+
+/// Functions of rank_kernels.hpp.
+template <class T>
+struct RankKernels {
+  void (*score_panel)(const T* sources, int64_t rows, int64_t stride, int64_t width, const T* panel, T* scores);
+  void (*score_beside)(const T* sources, const T* candidates, int64_t width, T* scores);
+  void (*count_scores)(const T* scores, int64_t count, T bound, int64_t* above, int64_t* equal);
+};
+
 /// Functions for rows begin .. end.
 struct RowKernels {
   void (*sum_f32)(const RowTask<float>&, int64_t begin, int64_t end);
@@ -113,8 +123,10 @@ struct RowKernels {
   void (*project)(const NarrowTask&, int64_t begin, int64_t end);
   void (*narrow_gradient)(const NarrowTask&, int64_t begin, int64_t end);
   products::Kernels wide;  // of products in float32
-  int64_t lanes;           // floats of a vector
-  int64_t most_outputs;    // of project and narrow_gradient
+  RankKernels<float> rank_f32;
+  RankKernels<double> rank_f64;
+  int64_t lanes;         // floats of a vector
+  int64_t most_outputs;  // of project and narrow_gradient
 };
 
 namespace isa_basic {

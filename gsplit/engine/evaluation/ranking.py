@@ -1,0 +1,401 @@
+r"""Where pairs stand among candidates, and what is made of that: no scores of pairs times candidates are kept.
+
+Of a pair (u, v) two numbers are counted: the candidates c of u whose score s(u, c) is above s(u, v), and those that
+score the same. Its rank is the mean of the best and the worst that it could have among its equals, as in OGB from
+1.3.4 on: ``1 + above + equal / 2``, kept doubled as a whole number. Neither v nor what u is known to belong with is a
+candidate. Ranks are whole numbers and scores have one order of sums each, so metrics are the same to the last bit for
+any number of trainers and threads.
+
+Scores of ``dot``, ``cosine`` and ``distmult`` are dot products of rows that are prepared, which the core counts
+(csrc/ranks.hpp). Other decoders are called on tiles of one size, so that equal rows give equal scores there, too, as
+far as the decoder's own sums allow.
+
+Legend: n pairs, N rows of the table, D their width, C candidates that all pairs share, K those of each.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from gsplit import _core
+
+PIECE_PAIRS = 4096
+PIECE_ENTRIES = 1 << 19
+"""Bounds of what is counted at a time: pairs, and entries of their lists."""
+TILE_SOURCES, TILE_CANDIDATES = 32, 1024
+"""Sources and candidates that a decoder is called with, always so many."""
+
+
+@dataclass(frozen=True)
+class Lists:
+    """A list of rows for each pair."""
+
+    indptr: NDArray[np.int64]
+    """[n + 1]"""
+    rows: NDArray[np.int64]
+    """One list after the other, each ascending and without repeats."""
+
+
+class Known:
+    """The destinations that sources are known to belong with, which are no candidates of theirs.
+
+    Args:
+        sources: int64 [M].
+        destinations: int64 [M].
+        num_rows: N; all numbers are below it.
+    """
+
+    def __init__(self, sources: NDArray[np.int64], destinations: NDArray[np.int64], num_rows: int) -> None:
+        self._n = num_rows
+        keys = np.unique(sources * num_rows + destinations)
+        of_key = keys // num_rows
+        self._rows = keys % num_rows
+        self._sources, begins = np.unique(of_key, return_index=True)
+        self._indptr = np.append(begins, len(keys)).astype(np.int64)
+
+    @classmethod
+    def nothing(cls, num_rows: int) -> Known:
+        """Return what knows of no pair."""
+        none = np.empty(0, np.int64)
+        return cls(none, none, num_rows)
+
+    def lists(self, sources: NDArray[np.int64], also: NDArray[np.int64] | None = None) -> Lists:
+        """What some sources know, and one row more of each."""
+        at, counts = self._found(sources)
+        pair = np.repeat(np.arange(len(sources)), counts)
+        within = np.arange(len(pair)) - np.repeat(np.cumsum(counts) - counts, counts)
+        rows = self._rows[np.repeat(self._indptr[at], counts) + within]
+        if also is not None:
+            keys = np.unique(np.concatenate([pair * self._n + rows, np.arange(len(sources)) * self._n + also]))
+            pair, rows = keys // self._n, keys % self._n
+            counts = np.bincount(pair, minlength=len(sources))
+        return Lists(np.concatenate([[0], np.cumsum(counts)]), rows)
+
+    def lengths(self, sources: NDArray[np.int64]) -> NDArray[np.int64]:
+        """How many rows some sources know, [n]."""
+        return self._found(sources)[1]
+
+    def _found(self, sources: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        if not len(self._sources):
+            return np.zeros(len(sources), np.int64), np.zeros(len(sources), np.int64)
+        at = np.minimum(np.searchsorted(self._sources, sources), len(self._sources) - 1)
+        counts = np.where(self._sources[at] == sources, self._indptr[at + 1] - self._indptr[at], 0)
+        return at, counts
+
+
+class Scores(Protocol):
+    """Scores of pairs of rows of one table."""
+
+    def pairs(self, sources: NDArray[np.int64], destinations: NDArray[np.int64]) -> NDArray[Any]:
+        """Scores of some pairs, [n]."""
+
+    def counts(
+        self,
+        sources: NDArray[np.int64],
+        destinations: NDArray[np.int64],
+        candidates: NDArray[np.int64] | None,
+        left_out: Lists,
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """How many candidates score above each pair, or have no number for a score, and how many the same.
+
+        Args:
+            sources: [n] rows of the table.
+            destinations: [n] rows of the table.
+            candidates: [C] distinct rows for all pairs, or [n, K] for each, -1 for none; None: the whole table.
+            left_out: rows that are no candidates.
+        """
+
+    def best(
+        self,
+        sources: NDArray[np.int64],
+        k: int,
+        candidates: NDArray[np.int64] | None,
+        left_out: Lists,
+        order: NDArray[np.int64],
+    ) -> tuple[NDArray[np.int64], NDArray[Any]]:
+        """The candidates of the highest scores, [n, k] rows and scores, the best first; -1 and NaN for none.
+
+        Of those that score the same the one with the lower ``order`` [N] comes first.
+        """
+
+
+class DotScores:
+    """Scores that are dot products.
+
+    Args:
+        table: float32 or float64 [N, D].
+        factor: [D] what rows of sources are multiplied by; None: nothing.
+        threads: that count.
+    """
+
+    def __init__(self, table: NDArray[Any], *, factor: NDArray[Any] | None = None, threads: int = 1) -> None:
+        self._table, self._factor, self._threads = table, factor, threads
+
+    def _of(self, sources: NDArray[np.int64]) -> NDArray[Any]:
+        rows = self._table[sources]
+        return rows if self._factor is None else rows * self._factor.astype(rows.dtype)
+
+    def pairs(self, sources: NDArray[np.int64], destinations: NDArray[np.int64]) -> NDArray[Any]:
+        """See :class:`Scores`."""
+        out = np.empty(len(sources), self._table.dtype)
+        for begin in range(0, len(sources), PIECE_PAIRS):
+            piece = slice(begin, begin + PIECE_PAIRS)
+            of_piece = self._of(sources[piece])
+            _core.score_pairs(of_piece, self._table, destinations[piece], out[piece], self._threads)
+        return out
+
+    def counts(
+        self,
+        sources: NDArray[np.int64],
+        destinations: NDArray[np.int64],
+        candidates: NDArray[np.int64] | None,
+        left_out: Lists,
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """See :class:`Scores`."""
+        of_pairs, n = self._of(sources), len(sources)
+        bounds = self.pairs(sources, destinations)
+        above, equal = np.zeros(n, np.int64), np.zeros(n, np.int64)
+        if candidates is not None and candidates.ndim == 2:
+            indptr = np.arange(n + 1) * candidates.shape[1]
+            kept = _masked(candidates, left_out).reshape(-1)
+            _core.count_listed(of_pairs, self._table, bounds, indptr, kept, 1, above, equal, self._threads)
+            return above, equal
+        _core.count_shared(of_pairs, self._table, bounds, candidates, above, equal, self._threads)
+        taken = left_out.rows
+        if candidates is not None:
+            taken = np.where(np.isin(taken, candidates), taken, -1)
+        _core.count_listed(of_pairs, self._table, bounds, left_out.indptr, taken, -1, above, equal, self._threads)
+        return above, equal
+
+    def best(
+        self,
+        sources: NDArray[np.int64],
+        k: int,
+        candidates: NDArray[np.int64] | None,
+        left_out: Lists,
+        order: NDArray[np.int64],
+    ) -> tuple[NDArray[np.int64], NDArray[Any]]:
+        """See :class:`Scores`."""
+        rows, scores = np.empty((len(sources), k), np.int64), np.empty((len(sources), k), self._table.dtype)
+        of_sources, out = self._of(sources), (left_out.indptr, left_out.rows)
+        _core.best_rows(of_sources, self._table, candidates, order, *out, rows, scores, self._threads)
+        return rows, scores
+
+
+class DecoderScores:
+    """Scores of any decoder, called on tiles of one size.
+
+    Args:
+        table: float [N, D].
+        decoder: ``forward(source [n, D], destination [n, D])`` gives [n]; ``matrix(source [n, D], candidates
+            [m, D])`` gives [n, m], where there is one.
+        device: the decoder's.
+    """
+
+    def __init__(self, table: NDArray[Any], decoder: nn.Module, device: torch.device) -> None:
+        self._table, self._decoder, self._device = table, decoder, device
+
+    def _rows(self, rows: NDArray[np.int64], size: int) -> Tensor:
+        """Rows of the table as a tensor [size, D], 0 behind them."""
+        out = torch.zeros(size, self._table.shape[1], dtype=torch.from_numpy(self._table[:0]).dtype)
+        out[: len(rows)] = torch.from_numpy(self._table[rows])
+        return out.to(self._device)
+
+    @torch.no_grad()
+    def pairs(self, sources: NDArray[np.int64], destinations: NDArray[np.int64]) -> NDArray[Any]:
+        """See :class:`Scores`."""
+        out, size = np.empty(len(sources), self._table.dtype), TILE_SOURCES * TILE_CANDIDATES
+        for begin in range(0, len(sources), size):
+            piece = slice(begin, begin + size)
+            scores = self._decoder(self._rows(sources[piece], size), self._rows(destinations[piece], size))
+            out[piece] = scores.cpu().numpy()[: len(out[piece])]
+        return out
+
+    def _tile(self, sources: Tensor, candidates: NDArray[np.int64]) -> NDArray[Any]:
+        """Scores [len(candidates)] of the sources of a tile, [TILE_SOURCES, candidates]."""
+        rows = self._rows(candidates, TILE_CANDIDATES)
+        if hasattr(self._decoder, "matrix"):
+            scores = cast("Callable[[Tensor, Tensor], Tensor]", self._decoder.matrix)(sources, rows)
+        else:
+            left = sources.repeat_interleave(TILE_CANDIDATES, 0)
+            scores = self._decoder(left, rows.repeat(TILE_SOURCES, 1)).view(TILE_SOURCES, TILE_CANDIDATES)
+        return np.asarray(scores.cpu().numpy()[:, : len(candidates)])
+
+    def _tiles(
+        self, sources: NDArray[np.int64], candidates: NDArray[np.int64], left_out: Lists
+    ) -> Iterator[tuple[slice, NDArray[np.int64], NDArray[Any], NDArray[np.bool_]]]:
+        """The pairs and candidates of each tile, their scores, and which of these are of candidates."""
+        place = np.full(len(self._table), -1)
+        place[candidates] = np.arange(len(candidates))
+        for begin in range(0, len(sources), TILE_SOURCES):
+            of_tile = slice(begin, min(begin + TILE_SOURCES, len(sources)))
+            left, bounds = self._rows(sources[of_tile], TILE_SOURCES), left_out.indptr[begin : of_tile.stop + 1]
+            pair = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
+            out = place[left_out.rows[bounds[0] : bounds[-1]]]
+            for first in range(0, len(candidates), TILE_CANDIDATES):
+                piece = candidates[first : first + TILE_CANDIDATES]
+                keeps = np.ones((len(bounds) - 1, len(piece)), bool)
+                here = (out >= first) & (out < first + len(piece))
+                keeps[pair[here], out[here] - first] = False
+                yield of_tile, piece, self._tile(left, piece)[: len(keeps)], keeps
+
+    def _all(self, candidates: NDArray[np.int64] | None) -> NDArray[np.int64]:
+        return np.arange(len(self._table)) if candidates is None else candidates
+
+    @torch.no_grad()
+    def counts(
+        self,
+        sources: NDArray[np.int64],
+        destinations: NDArray[np.int64],
+        candidates: NDArray[np.int64] | None,
+        left_out: Lists,
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """See :class:`Scores`."""
+        above, equal = np.zeros(len(sources), np.int64), np.zeros(len(sources), np.int64)
+        if candidates is not None and candidates.ndim == 2:
+            bounds, kept = self.pairs(sources, destinations), _masked(candidates, left_out)
+            pair, column = np.nonzero(kept >= 0)
+            scores = self.pairs(sources[pair], kept[pair, column])
+            np.add.at(above, pair, ~(scores <= bounds[pair]))
+            np.add.at(equal, pair, scores == bounds[pair])
+            return above, equal
+        bounds = np.empty(len(sources), self._table.dtype)
+        for begin in range(0, len(sources), TILE_SOURCES):
+            piece = slice(begin, begin + TILE_SOURCES)
+            left = self._rows(sources[piece], TILE_SOURCES)
+            bounds[piece] = np.diagonal(self._tile(left, destinations[piece]))
+        for of_tile, _, scores, keeps in self._tiles(sources, self._all(candidates), left_out):
+            limit = bounds[of_tile, None]
+            above[of_tile] += (~(scores <= limit) & keeps).sum(1)
+            equal[of_tile] += ((scores == limit) & keeps).sum(1)
+        return above, equal
+
+    @torch.no_grad()
+    def best(
+        self,
+        sources: NDArray[np.int64],
+        k: int,
+        candidates: NDArray[np.int64] | None,
+        left_out: Lists,
+        order: NDArray[np.int64],
+    ) -> tuple[NDArray[np.int64], NDArray[Any]]:
+        """See :class:`Scores`."""
+        rows = np.full((len(sources), k), -1)
+        found = np.full((len(sources), k), np.nan, self._table.dtype)
+        among = self._all(candidates)
+        for of_tile, piece, scores, keeps in self._tiles(sources, among[np.argsort(order[among])], left_out):
+            scores = np.concatenate([found[of_tile], np.where(keeps, scores, np.nan)], axis=1)
+            here = np.concatenate([rows[of_tile], np.broadcast_to(piece, keeps.shape)], axis=1)
+            first = np.argsort(-scores, axis=1, kind="stable")[:, :k]  # NaN comes last
+            found[of_tile] = np.take_along_axis(scores, first, 1)
+            rows[of_tile] = np.where(np.isnan(found[of_tile]), -1, np.take_along_axis(here, first, 1))
+        return rows, found
+
+
+def _masked(candidates: NDArray[np.int64], left_out: Lists) -> NDArray[np.int64]:
+    """Candidates [n, K] of each pair, -1 for those that are left out."""
+    if not len(left_out.rows) or not candidates.size:
+        return candidates
+    size = max(int(candidates.max()), int(left_out.rows.max())) + 2
+    pair = np.arange(len(candidates))[:, None]
+    keys = np.repeat(pair[:, 0], np.diff(left_out.indptr)) * size + left_out.rows + 1
+    asked = pair * size + candidates + 1
+    at = np.minimum(np.searchsorted(keys, asked), len(keys) - 1)
+    return np.where(keys[at] == asked, -1, candidates)
+
+
+def doubled_ranks(
+    scores: Scores,
+    sources: NDArray[np.int64],
+    destinations: NDArray[np.int64],
+    candidates: NDArray[np.int64] | None,
+    known: Known,
+) -> Iterator[tuple[slice, NDArray[np.int64]]]:
+    """Twice the rank of each pair, piece by piece, with which pairs they are of.
+
+    Args:
+        scores: of rows.
+        sources: int64 [n].
+        destinations: int64 [n].
+        candidates: as :meth:`Scores.counts` has them; a pair's own destination is none.
+        known: what is left out of them.
+    """
+    entries = known.lengths(sources) + 1
+    if candidates is not None and candidates.ndim == 2:
+        entries += candidates.shape[1]
+    for piece in pieces(entries):
+        left_out = known.lists(sources[piece], destinations[piece])
+        of_piece = candidates[piece] if candidates is not None and candidates.ndim == 2 else candidates
+        above, equal = scores.counts(sources[piece], destinations[piece], of_piece, left_out)
+        yield piece, 2 + 2 * above + equal
+
+
+def pieces(entries: NDArray[np.int64]) -> Iterator[slice]:
+    """Cuts pairs so that a piece keeps to both bounds (but for a pair that breaks them alone)."""
+    total, begin = np.cumsum(entries), 0
+    while begin < len(entries):
+        before = total[begin - 1] if begin else 0
+        end = int(np.searchsorted(total, before + PIECE_ENTRIES, side="right"))
+        end = min(max(end, begin + 1), begin + PIECE_PAIRS)
+        yield slice(begin, end)
+        begin = end
+
+
+def normalise(rows: NDArray[Any], eps: float = 1e-8) -> None:
+    """Divides rows [n, D] by their norms, in place, each in one order of sums."""
+    squares = np.empty(len(rows), rows.dtype)
+    _core.score_pairs(rows, rows, np.arange(len(rows)), squares, 1)
+    rows /= np.maximum(np.sqrt(squares), rows.dtype.type(eps))[:, None]
+
+
+def mean_reciprocal_rank(doubled: NDArray[np.int64]) -> float:
+    """The mean of 1 / rank, rounded once; NaN of no pairs."""
+    ranks, counts = np.unique(doubled, return_counts=True)
+    return math.fsum(counts * 2.0 / ranks) / len(doubled) if len(doubled) else math.nan
+
+
+def hits(doubled: NDArray[np.int64], k: int) -> float:
+    """The share of ranks that are at most k; NaN of no pairs."""
+    return float(np.count_nonzero(doubled <= 2 * k) / len(doubled)) if len(doubled) else math.nan
+
+
+def area_under_roc(positive: NDArray[Any], negative: NDArray[Any]) -> float:
+    """The chance that a positive scores above a negative, equal ones counting half; NaN without either."""
+    if not _are_finite(positive, negative):
+        return math.nan
+    ordered = np.sort(negative)
+    below, up_to = (int(np.searchsorted(ordered, positive, side=side).sum()) for side in ("left", "right"))
+    return (below + up_to) / (2 * len(positive) * len(negative))
+
+
+def average_precision(positive: NDArray[Any], negative: NDArray[Any]) -> float:
+    """The sum over distinct scores of what recall gains there times precision; NaN without either."""
+    if not _are_finite(positive, negative):
+        return math.nan
+    values, counts = np.unique(positive, return_counts=True)
+    right = np.cumsum(counts[::-1])[::-1]
+    wrong = len(negative) - np.searchsorted(np.sort(negative), values, side="left")
+    return math.fsum(counts * (right / (right + wrong))) / len(positive)
+
+
+def hits_above(positive: NDArray[Any], negative: NDArray[Any], k: int) -> float:
+    """OGB's hits@k: the share of positives above the k-th best negative, all where there are fewer negatives."""
+    if not _are_finite(positive, negative, negatives=False):
+        return math.nan
+    if len(negative) < k:
+        return 1.0
+    return float(np.count_nonzero(positive > np.partition(negative, -k)[-k]) / len(positive))
+
+
+def _are_finite(positive: NDArray[Any], negative: NDArray[Any], negatives: bool = True) -> bool:
+    """Return whether there are scores, and all of them are finite."""
+    enough = len(positive) > 0 and (len(negative) > 0 or not negatives)
+    return bool(enough and np.isfinite(positive).all() and np.isfinite(negative).all())
