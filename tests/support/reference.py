@@ -95,15 +95,34 @@ class ReferenceSplit:
         return [own.get(v, foreign.get(v, -1)) for row in self.edges[layer] for v in row]
 
 
-def sample_and_split(graph, offsets, targets, fan_outs, *, seed, epoch, batch, micro=0, global_ids=None, by_id=False):
-    """The splits of one mini-batch of neighbour sampling; ``graph`` has ``indptr`` and ``indices``."""
-    indptr = graph.indptr.tolist()
+def sample_and_split(
+    graph,
+    offsets,
+    targets,
+    fan_outs,
+    *,
+    seed,
+    epoch,
+    batch,
+    micro=0,
+    global_ids=None,
+    by_id=False,
+    excluded=frozenset(),
+):
+    """The splits of one mini-batch of neighbour sampling; ``graph`` has ``indptr`` and ``indices``.
+
+    excluded: pairs (source, destination) whose edges are not drawn; draws count the others alone.
+    """
+    indptr, indices = graph.indptr.tolist(), graph.indices.tolist()
 
     def choose(hop, destinations):
         hop_key = key_of([seed, epoch, batch, micro, hop])
-        names = {v: v if global_ids is None else int(global_ids[v]) for v in destinations}
-        degrees = {v: indptr[v + 1] - indptr[v] for v in destinations}
-        return {v: draw_positions(degrees[v], fan_outs[hop - 1], hop_key, names[v]) for v in destinations}, {}
+        places = {}
+        for v in destinations:
+            left = [i for i, u in enumerate(indices[indptr[v] : indptr[v + 1]]) if (u, v) not in excluded]
+            name = v if global_ids is None else int(global_ids[v])
+            places[v] = [left[j] for j in draw_positions(len(left), fan_outs[hop - 1], hop_key, name)]
+        return places, {}
 
     return split_by(graph, offsets, targets, len(fan_outs), choose, by_id=by_id)
 

@@ -21,13 +21,14 @@ from gsplit.sampling import MiniBatchSampler, Segment
 
 
 def segments_of(
-    graph, offsets, targets, fan_outs, *, partial_sums=True, seed=0, by_id=False, **options
+    graph, offsets, targets, fan_outs, *, partial_sums=True, seed=0, by_id=False, excluded=frozenset(), **options
 ) -> list[Segment]:
     sampler = MiniBatchSampler(
         graph.indptr, graph.indices, offsets, fan_outs=fan_outs, seed=seed, partial_sums=partial_sums, **options
     )
     if by_id:
         sampler.number_by_id()
+    sampler.exclude([v for _, v in excluded], [u for u, _ in excluded])
     assert sampler.sample(np.asarray(targets), epoch=0, batch=0)
     segments = [sampler.segment(rank) for rank in range(sampler.parts)]
     for segment in segments:
@@ -105,18 +106,21 @@ def bounds(segments, layer, owner, receiver):
     parts=st.integers(1, 5),
     fan_outs=st.lists(st.sampled_from([-1, 1, 2, 5, 20]), min_size=1, max_size=3),
     num_targets=st.integers(0, 60),
+    excludes=st.booleans(),
     data=st.data(),
 )
 def test_every_drawn_edge_is_there_once_and_no_pair_sends_more(
-    memory, threads, by_id, seed, parts, fan_outs, num_targets, data
+    memory, threads, by_id, seed, parts, fan_outs, num_targets, excludes, data
 ):
     graph = random_graph(120, 12, seed=seed % 7)
     cuts = sorted(data.draw(st.lists(st.integers(0, 120), min_size=parts - 1, max_size=parts - 1)))
     offsets, targets = [0, *cuts, 120], np.random.default_rng(seed).permutation(120)[:num_targets]
-    how = {"seed": seed, "edge_ids": True, "by_id": by_id}
-    rows = segments_of(graph, offsets, targets, fan_outs, partial_sums=False, **how)
-    sums = segments_of(graph, offsets, targets, fan_outs, memory=memory, threads=threads, **how)
-    reference = sample_and_split(graph, offsets, targets, fan_outs, seed=seed, epoch=0, batch=0, by_id=by_id)
+    destinations = np.repeat(np.arange(120), np.diff(graph.indptr)).tolist()
+    excluded = set(zip(graph.indices.tolist()[::3], destinations[::3], strict=True)) if excludes else set()
+    how = {"seed": seed, "by_id": by_id, "excluded": excluded}
+    rows = segments_of(graph, offsets, targets, fan_outs, partial_sums=False, edge_ids=True, **how)
+    sums = segments_of(graph, offsets, targets, fan_outs, memory=memory, threads=threads, edge_ids=True, **how)
+    reference = sample_and_split(graph, offsets, targets, fan_outs, epoch=0, batch=0, **how)
     for segment, of_rows in zip(sums, rows, strict=True):
         assert segment.vertices.tolist() == of_rows.vertices.tolist()
         assert segment.level_sizes == of_rows.level_sizes
