@@ -31,6 +31,7 @@ from gsplit.config.train import TrainConfig
 from gsplit.data import __main__ as data
 from gsplit.data.build import BuildOptions
 from gsplit.data.importers.keys import Keys
+from gsplit.data.importers.link_files import LinkFiles
 from gsplit.data.importers.named_edges import IdOptions
 from gsplit.data.importers.vertex_files import VertexFiles
 from gsplit.doctor.__main__ import DoctorConfig
@@ -50,7 +51,7 @@ GROUPS = (
 COMMANDS: dict[str, tuple[type, ...]] = {
     "gsplit train": GROUPS,
     "gsplit partition": (PartitionConfig,),
-    "gsplit import": (VertexFiles, Keys, IdOptions, BuildOptions),
+    "gsplit import": (VertexFiles, LinkFiles, Keys, IdOptions, BuildOptions),
     "gsplit predict": (PredictConfig,),
     "gsplit report LAYOUT": (ReportConfig,),
     "gsplit report RUN": (PageConfig,),

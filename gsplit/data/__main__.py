@@ -12,6 +12,7 @@ from gsplit.data.api import make_store
 from gsplit.data.build import BuildOptions
 from gsplit.data.importers import USUAL
 from gsplit.data.importers.keys import Keys
+from gsplit.data.importers.link_files import NO_LINKS, LinkFiles
 from gsplit.data.importers.named_edges import IdOptions
 from gsplit.data.importers.text_rules import TextRules
 from gsplit.data.importers.vertex_files import VertexFiles
@@ -34,6 +35,7 @@ def import_(
     overwrite: bool = False,
     add: str | None = None,
     vertices: VertexFiles = VertexFiles(),  # noqa: B008 (frozen)
+    links: LinkFiles = NO_LINKS,
     keys: Keys = USUAL,
     ids: IdOptions = IdOptions(),  # noqa: B008
     texts: TextRules = TextRules(),  # noqa: B008
@@ -64,6 +66,7 @@ def import_(
         overwrite=overwrite,
         add=add,
         files=vertices,
+        links=links,
         keys=keys,
         ids=ids,
         texts=texts,

@@ -23,7 +23,7 @@ from gsplit.bars import progress_bar
 from gsplit.data.columns.rounding import Rounding, log_rounded
 from gsplit.data.folders import FolderWriter
 from gsplit.data.importers.source import EDGES_AT_ONCE, EdgeChunk, GraphSource
-from gsplit.data.links.held_out import HeldOut, Leaks
+from gsplit.data.links.held_out import Withheld
 from gsplit.data.repeats import first_repeated, refusal, shown_edge
 from gsplit.data.spill import INT32_VERTICES, Buckets, EdgeSpill
 from gsplit.errors import InputError
@@ -45,10 +45,8 @@ class Cleaning:
     self_loops: Literal["keep", "drop", "add"] = "keep"
     duplicates: str = "first"
     """A rule of :mod:`gsplit.data.repeats`, resolved."""
-    held_out: HeldOut | None = None
-    """Pairs that message edges may give away."""
-    leaks: Leaks = "refuse"
-    """What becomes of edges that do; they are counted, and refused by the caller."""
+    withheld: Withheld | None = None
+    """Which edges are no message edges."""
 
     @property
     def weights(self) -> type:
@@ -70,8 +68,6 @@ class Tally:
     """Reverse edges that were added: of the k-th edge u -> v, where the source has no k-th edge v -> u."""
     loops: int = 0
     """Self-loops that were added."""
-    leaks: int = 0
-    """Edges of the source that are a pair which is held out, or its reverse."""
 
 
 def write_adjacency(
@@ -174,12 +170,11 @@ class _Reader:
                 self.tally.self_loops += int(loops.sum())
                 pairs = pairs[~loops]
                 weight = None if weight is None else weight[~loops]
-        if self._cleaning.held_out is not None:
-            leaks = self._cleaning.held_out.among(pairs)
-            self.tally.leaks += int(leaks.sum())
-            if self._cleaning.leaks == "drop" and leaks.any():
-                pairs = pairs[~leaks]
-                weight = None if weight is None else weight[~leaks]
+        if self._cleaning.withheld is not None:
+            kept = ~self._cleaning.withheld.withhold(pairs)
+            if not kept.all():
+                pairs = pairs[kept]
+                weight = None if weight is None else weight[kept]
         _core.count_in_degrees(pairs.reshape(-1), self._cleaning.undirected, self._degrees)
         spill.add(pairs, weight, largest)
 

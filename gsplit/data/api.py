@@ -12,6 +12,7 @@ from gsplit.data.build import BuildOptions, fill_store
 from gsplit.data.folders import writing_folder
 from gsplit.data.importers.databases import shown_source
 from gsplit.data.importers.keys import Keys
+from gsplit.data.importers.link_files import NO_LINKS, LinkFiles
 from gsplit.data.importers.named_edges import IdOptions
 from gsplit.data.importers.text_rules import TextRules
 from gsplit.data.importers.vertex_files import VertexFiles
@@ -46,8 +47,8 @@ def import_graph(
             edges and their new vertices, whose features, labels and sets come as options. The old store is not
             changed.
         options: the flags of ``gsplit import`` with ``_`` for ``-``, such as ``features="features.csv"`` or
-            ``undirected=True``: the fields of ``VertexFiles``, ``Keys``, ``IdOptions``, ``TextRules`` and
-            ``BuildOptions`` in :mod:`gsplit.data`.
+            ``undirected=True``: the fields of ``VertexFiles``, ``LinkFiles``, ``Keys``, ``IdOptions``, ``TextRules``
+            and ``BuildOptions`` in :mod:`gsplit.data`.
 
     Returns:
         The store, for ``gsplit.partition``.
@@ -63,7 +64,9 @@ def import_graph(
         (3, 6)
     """
     one_line_errors()
-    check_options(options, VertexFiles, Keys, IdOptions, TextRules, BuildOptions, where="gsplit.import_graph")
+    check_options(
+        options, VertexFiles, LinkFiles, Keys, IdOptions, TextRules, BuildOptions, where="gsplit.import_graph"
+    )
     return make_store(
         os.fspath(source),
         Path(out),
@@ -72,6 +75,7 @@ def import_graph(
         overwrite=overwrite,
         add=None if add is None else str(add),
         files=options_of(VertexFiles, options),
+        links=options_of(LinkFiles, options),
         keys=options_of(Keys, options),
         ids=options_of(IdOptions, options),
         texts=options_of(TextRules, options),
@@ -93,6 +97,7 @@ def make_store(
     overwrite: bool,
     add: str | None = None,
     files: VertexFiles,
+    links: LinkFiles = NO_LINKS,
     keys: Keys,
     ids: IdOptions,
     texts: TextRules,
@@ -106,7 +111,7 @@ def make_store(
     with writing_folder(out, overwrite=overwrite) as writer, texts.applied():
         folder = writer.path.parent
         opened, build = open_inputs(
-            source, root=root, add=add, files=files, keys=keys, ids=ids, build=build, folder=folder
+            source, root=root, add=add, files=files, keys=keys, ids=ids, build=build, folder=folder, links=links
         )
         described_as = shown_source(source if add is None else f"{source} --add {add}")
         fill_store(writer, opened, build, name=name or opened.name, described_as=described_as)

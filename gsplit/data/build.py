@@ -24,14 +24,17 @@ from gsplit.data.edge_history import Rule
 from gsplit.data.folders import FolderWriter, writing_folder
 from gsplit.data.graph import VERTEX_SETS, GraphArrays, check_ids, check_vertex_sets, open_arrays
 from gsplit.data.ids import kept_ids
+from gsplit.data.ids.named_ids import IDS_AT_ONCE
 from gsplit.data.importers.arrays import check_class_count, clean_labels, entry_of, integers, numbers_to_regress
 from gsplit.data.importers.source import GraphSource
 from gsplit.data.labels.class_names import checked_names
 from gsplit.data.labels.notes import remark
 from gsplit.data.labels.random_sets import check_shares, random_sets
 from gsplit.data.labels.time_sets import sets_by_time
-from gsplit.data.links.edge_sets import check_links
-from gsplit.data.links.held_out import Leaks, held_out, refuse_leaks
+from gsplit.data.links.edge_sets import Links, check_ends, check_links, check_pairs
+from gsplit.data.links.hard_negatives import write_hard_negatives
+from gsplit.data.links.held_out import HeldOut, Leaks, Withheld
+from gsplit.data.links.random_edges import Hashes, RandomEdges, check_edge_shares, hashes_of_ids, hashes_of_numbers
 from gsplit.data.repeats import OUTCOMES, counted, resolved
 from gsplit.data.store import FILE, FORMAT, VERSION, describe, save_links, version_of
 from gsplit.errors import InputError
@@ -64,7 +67,10 @@ class BuildOptions(Checked):
     """Draw the sets of --split class by class, so that each class has these shares in each of them, rounded. Of a
     class with few vertices a small set may get none."""
     seed: Annotated[int, Range(0)] = 0
-    """Seed of --split, and of a synthetic graph."""
+    """Seed of --split and --edge-split, and of a synthetic graph."""
+    edge_split: Annotated[tuple[float | str, ...], Accepted(check_edge_shares)] = ()
+    """Shares of the pairs of vertices to draw for train, valid and test, as 0.85,0.05,0.1, to predict links. All
+    edges between two vertices fall together; those of valid and test are no edges of the graph any more."""
     leaks: Leaks = "refuse"
     """What becomes of message edges that are validation or test pairs, or their reverses: refuse them, drop them, or
     keep them."""
@@ -115,13 +121,10 @@ def fill_store(
         rule = "count"
     elif rule == "count":
         source = replace(source, edges=counted(source.edges))
-    links = None if source.links is None else source.links.sorted()
+    ids_described = None if source.ids is None else source.ids.write(writer.path / kept_ids.FILE)
+    withheld = _withheld(source, options, writer.path, ids_described)
     cleaning = Cleaning(
-        undirected=options.undirected,
-        self_loops=options.self_loops,
-        duplicates=rule,
-        held_out=None if links is None else held_out(links),
-        leaks=options.leaks,
+        undirected=options.undirected, self_loops=options.self_loops, duplicates=rule, withheld=withheld
     )
     n = _num_vertices(source, options)
     if options.split and source.vertex_sets and source.times is None:
@@ -146,8 +149,11 @@ def fill_store(
             shown=str if source.ids is None else source.ids.shown,
         )
     indptr, tally = write_adjacency(writer, source, n, cleaning)
-    if options.leaks == "refuse":
-        refuse_leaks(tally.leaks, source.where)
+    links = None
+    if withheld is not None:
+        if source.links is not None:
+            check_ends(source.links, len(indptr) - 1, source.row)
+        links = withheld.links(source.where)
     if source.maybe_header is not None and options.num_vertices is None:
         _check_header(source.maybe_header, indptr, writer.mapped("indices"))
     labelled = labelled or _labelled(source, len(indptr) - 1, options)
@@ -168,12 +174,19 @@ def fill_store(
         **ids,
     )
     if links is not None:
-        check_links(links, graph.num_vertices, graph.num_edges, source.where)
+        shown = str if source.ids is None else source.ids.shown
+        check_links(links, graph.num_vertices, graph.num_edges, source.where, shown)
         save_links(writer, graph)
+        if source.hard_pairs is not None:
+            check_pairs(source.hard_pairs, graph.num_vertices, partial(source.row, "hard_negatives"))
+            trained = graph.indices if links.train is None else links.train[:, 0]
+            write_hard_negatives(writer, source.hard_pairs, trained, graph.num_vertices)
     check_vertex_sets(graph, source.where, source.entry, str if source.ids is None else source.ids.shown)
     header = {"format": FORMAT, "version": version_of(graph), **describe(graph), "name": name, "source": described_as}
-    if source.ids is not None:
-        header["ids"] = source.ids.write(writer.path / kept_ids.FILE)
+    if withheld is not None:
+        header["links"] |= withheld.described()
+    if ids_described is not None:
+        header["ids"] = ids_described
     if columns:
         header["columns"] = columns
     if source.edge_history is not None:
@@ -193,6 +206,28 @@ def fill_store(
             f"{tally.differing:,}",
         )
     remark(graph, source.where)
+
+
+def _withheld(
+    source: GraphSource, options: BuildOptions, folder: Path, ids_described: dict[str, Any] | None
+) -> Withheld | None:
+    """Return which edges are pairs to be predicted; None where there are no links.
+
+    Raises:
+        InputError: where there are links, and others are asked for.
+    """
+    if not options.edge_split:
+        if source.links is None and source.hard_pairs is None:
+            return None
+        return HeldOut(source.links or Links.empty(), options.leaks)
+    if source.links is not None:
+        raise InputError(f"{source.where} has links already; drop --edge-split")
+    hashes: Hashes = hashes_of_numbers
+    if ids_described is not None:
+        assert source.num_vertices is not None
+        kept = kept_ids.KeptIds(folder, ids_described, source.num_vertices)
+        hashes = hashes_of_ids(kept.pieces(IDS_AT_ONCE))
+    return RandomEdges([float(share) for share in options.edge_split], options.seed, hashes)
 
 
 class _Labelled(NamedTuple):
@@ -313,14 +348,8 @@ def _report(where: str, tally: Tally, cleaning: Cleaning) -> None:
     if tally.repeated:
         logger.info("%s: %s edges repeat others: %s", where, f"{tally.repeated:,}", OUTCOMES[cleaning.duplicates])
     dropped = [(tally.self_loops, "self-loops (--self-loops drop)")]
-    if cleaning.leaks == "drop":
-        dropped.append((tally.leaks, "validation and test pairs and their reverses (--leaks drop)"))
-    elif tally.leaks:
-        logger.warning(
-            "%s: %s message edges are validation or test pairs or their reverses, and give them away (--leaks keep)",
-            where,
-            f"{tally.leaks:,}",
-        )
+    if cleaning.withheld is not None and (said := cleaning.withheld.words()):
+        logger.info("%s: %s", where, said)
     added = [(tally.reverses, "reverse edges (--undirected)"), (tally.loops, "self-loops (--self-loops add)")]
     words = [
         f"{verb} " + " and ".join(f"{count:,} {what}" for count, what in items if count)

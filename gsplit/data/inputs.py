@@ -10,6 +10,7 @@ from gsplit.data.build import BuildOptions
 from gsplit.data.importers import check_of_kind, databases, edge_table, kind_of, load_source
 from gsplit.data.importers.attached import attach
 from gsplit.data.importers.keys import Keys
+from gsplit.data.importers.link_files import NO_LINKS, LinkFiles, with_links
 from gsplit.data.importers.named_edges import IdOptions, load_named_edges
 from gsplit.data.importers.source import GraphSource
 from gsplit.data.importers.table_files import TableFile
@@ -29,6 +30,7 @@ def open_inputs(
     ids: IdOptions,
     build: BuildOptions,
     folder: Path,
+    links: LinkFiles = NO_LINKS,
 ) -> tuple[GraphSource, BuildOptions]:
     """Open a source with the files beside it, and with what is added to it.
 
@@ -36,6 +38,7 @@ def open_inputs(
         source: what the user named, a table of edges that was in no file, or a graph of arrays.
         add: likewise, for a store that grows.
         folder: for what is kept until the new store is written; the caller removes it.
+        links: files of pairs of vertices.
 
     Returns:
         The whole graph, and how it is built.
@@ -56,7 +59,7 @@ def open_inputs(
             source, files = _queried(source, files, folder)
     kept = None
     if isinstance(source, str) and (add is not None or is_store(source)):
-        stored = from_store(source, add, files=files, ids=ids, build=build, folder=folder)
+        stored = from_store(source, add, files=files, ids=ids, build=build, folder=folder, links=links)
         found, named, files, build, kept = stored
     elif ids.ids == "any":
         table = None if isinstance(source, GraphSource) else edge_table(source)
@@ -84,7 +87,7 @@ def open_inputs(
         found, named = with_unconnected(found, files, folder), None
     if found.num_vertices is None:
         found = replace(found, num_vertices=build.num_vertices)
-    return attach(found, files.settled, named, kept), build
+    return with_links(attach(found, files.settled, named, kept), links, ids.ends, named), build
 
 
 def _queried(source: str, files: VertexFiles, folder: Path) -> tuple[str | TableFile, VertexFiles]:

@@ -16,6 +16,7 @@ from gsplit.data.ids.prefixes import prefixes_of
 from gsplit.data.importers import kind_of
 from gsplit.data.importers.gaps import WORDS
 from gsplit.data.importers.graph_store import store_source
+from gsplit.data.importers.link_files import NO_LINKS, LinkFiles
 from gsplit.data.importers.named_edges import IdOptions
 from gsplit.data.importers.source import GraphSource
 from gsplit.data.importers.table_files import TableFile
@@ -53,7 +54,14 @@ def is_store(source: str) -> bool:
 
 
 def from_store(
-    source: str, add: str | TableFile | None, *, files: VertexFiles, ids: IdOptions, build: BuildOptions, folder: Path
+    source: str,
+    add: str | TableFile | None,
+    *,
+    files: VertexFiles,
+    ids: IdOptions,
+    build: BuildOptions,
+    folder: Path,
+    links: LinkFiles = NO_LINKS,
 ) -> FromStore:
     """Open a graph store, and add to it what there is to add.
 
@@ -64,6 +72,7 @@ def from_store(
         ids: how the tables name vertices.
         build: what is made of the source.
         folder: for what is kept until the new store is written; the caller removes it.
+        links: tables of pairs of its vertices.
 
     Raises:
         InputError: for what is no store, or cannot be added to it.
@@ -71,7 +80,7 @@ def from_store(
     if not is_store(source):
         raise InputError(f"--add adds to a graph store, and {source} is none; gsplit import {source} makes one first")
     store = open_store(kind_of(source)[1])
-    _check_ids(store, add, ids, build)
+    _check_ids(store, ids, build, add=add is not None, edges=add is not None or bool(links.given))
     build = _with_task(store, build, replaced=add is None and files.labels is not None)
     build = _with_dtype(store, build, replaced=add is None and bool(files.features))
     if add is not None:
@@ -81,25 +90,25 @@ def from_store(
     if files.vertices or files.unknown == "add":
         flag = "--vertices" if files.vertices else "--unknown add"
         raise InputError(f"{flag} makes vertices of a new graph, or with --add EDGES; {store.path} has its own")
-    named = named_ids(store, folder) if any(files.given) else None
+    named = named_ids(store, folder) if any(files.given) or links.given else None
     copied = store_source(store)
     if build.duplicates is not None and copied.edge_history is not None:
         copied.edge_history.check_next(resolved(build.duplicates, weighted=copied.edges.weighted), str(store.path))
     return FromStore(copied, named, files, build, None)
 
 
-def _check_ids(store: GraphStore, add: str | TableFile | None, ids: IdOptions, build: BuildOptions) -> None:
+def _check_ids(store: GraphStore, ids: IdOptions, build: BuildOptions, *, add: bool, edges: bool) -> None:
     named = "ids" in store.description
     if ids.ids == "any" and not named:
         raise InputError(f"the vertices of {store.path} are called 0, 1, 2, ...; drop --ids any")
     if ids.id_order != "appearance":
         raise InputError("--id-order is for a new graph: the vertices of a store keep their numbers; drop it")
-    if not TextRules.current().header and not (named and add):
+    if not TextRules.current().header and not (named and edges):
         raise InputError("--no-header is for edges with ids of any kind; drop it")
     flag = ids.prefix_flag
-    if flag and (not named or add is None or not prefixes_of(store.description["ids"], str(store.path)).described()):
+    if flag and (not named or not add or not prefixes_of(store.description["ids"], str(store.path)).described()):
         raise InputError(f"{flag} is for a new graph, and the ids of {store.path} keep what they have; drop it")
-    if add is None and ids.ends.given:
+    if not edges and ids.ends.given:
         raise InputError(f"{ids.ends.given} is for edge lists in text or Parquet, and {store.path} is none; drop it")
     if named and build.num_vertices is not None:
         raise InputError("--num-vertices is for ids that are whole numbers, and those of the store are not; drop it")

@@ -85,6 +85,7 @@ def in_global_ids(opened: layout.Layout) -> GraphArrays:
         num_classes=graph.num_classes,
         regression=graph.regression,
         classes=graph.classes,
+        links=graph.links,
     )
 
 

@@ -19,7 +19,8 @@ logger = logging.getLogger(__name__)
 def write_dgl(graph: GraphArrays, ids: KeptIds | None, out: Path) -> None:
     """Save ``feat``, ``label`` and the masks of the vertices, ``w`` of the edges, and beside them ``num_classes``.
 
-    Ids that are whole numbers are ``vertex_ids`` of the vertices, int64 [N], or [N, columns].
+    Ids that are whole numbers are ``vertex_ids`` of the vertices, int64 [N], or [N, columns]. Links are tensors
+    beside ``num_classes`` with the names and shapes of their files.
 
     Raises:
         InputError: where DGL is missing.
@@ -40,4 +41,7 @@ def write_dgl(graph: GraphArrays, ids: KeptIds | None, out: Path) -> None:
         logger.warning(
             "a file of DGL holds no texts: the ids of the vertices are left out; node v is row v of %s", ids.path
         )
-    dgl.save_graphs(str(out), [saved], {"num_classes": torch.tensor([graph.num_classes]), **unsorted_sets(graph)})
+    beside = {"num_classes": torch.tensor([graph.num_classes]), **unsorted_sets(graph)}
+    if graph.links is not None:
+        beside |= {name: tensor(array) for name, array in graph.links.arrays()}
+    dgl.save_graphs(str(out), [saved], beside)

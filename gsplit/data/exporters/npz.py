@@ -11,7 +11,7 @@ from gsplit.data.ids.kept_ids import KeptIds, as_array
 
 
 def write_npz(graph: GraphArrays, ids: KeptIds | None, out: Path) -> None:
-    """Save adjacency, ``x``, ``y``, ``edge_weight``, vertex sets, ``num_classes`` and ``classes``, uncompressed.
+    """Save adjacency, ``x``, ``y``, ``edge_weight``, vertex sets, links, ``num_classes``, ``classes``, uncompressed.
 
     Ids are ``ids_COLUMN`` [N], whole numbers or texts, in the order of the columns.
 
@@ -30,6 +30,7 @@ def write_npz(graph: GraphArrays, ids: KeptIds | None, out: Path) -> None:
         "num_classes": np.int64(graph.num_classes),
         "classes": None if graph.classes is None else np.array(graph.classes),
     }
+    arrays |= {} if graph.links is None else dict(graph.links.arrays())
     for name, column in ids.columns() if ids is not None else ():
         arrays[f"ids_{name}"] = as_array(column, "an .npz", "export it --to pyg")
     with out.open("wb") as file:  # given a name, NumPy would add a suffix to it

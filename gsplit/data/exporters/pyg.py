@@ -17,7 +17,8 @@ def write_pyg(graph: GraphArrays, ids: KeptIds | None, out: Path) -> None:
     """Save ``edge_index`` [2, E], ``x``, ``y``, ``edge_weight``, the masks, ``num_nodes``, ``num_classes``.
 
     Names of classes are ``class_names``, a list of texts. Ids are ``vertex_ids``, an int64 tensor [N] where they are
-    whole numbers, else a list of N texts; of several columns, which ``vertex_id_columns`` names, a dictionary.
+    whole numbers, else a list of N texts; of several columns, which ``vertex_id_columns`` names, a dictionary. Links
+    are attributes with the names and shapes of their files.
 
     Raises:
         InputError: where PyG is missing.
@@ -37,6 +38,8 @@ def write_pyg(graph: GraphArrays, ids: KeptIds | None, out: Path) -> None:
         columns = {name: of if isinstance(of, list) else tensor(of) for name, of in ids.columns()}
         attributes["vertex_ids"] = columns if len(columns) > 1 else columns[ids.names[0]]
         attributes["vertex_id_columns"] = list(ids.names)
+    if graph.links is not None:
+        attributes |= {name: tensor(array) for name, array in graph.links.arrays()}
     data = Data(
         num_nodes=graph.num_vertices,
         num_classes=graph.num_classes,

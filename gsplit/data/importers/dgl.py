@@ -22,6 +22,7 @@ from gsplit.data.importers.checked import as_features, as_vertex_set, as_weights
 from gsplit.data.importers.keys import Keys, found
 from gsplit.data.importers.source import GraphSource, array_edges
 from gsplit.data.importers.torch_files import dense_array
+from gsplit.data.links.edge_sets import links_of_files
 from gsplit.errors import InputError
 
 FEATURES = ("feat", "x", "features")
@@ -91,6 +92,7 @@ def dgl_source(graph: Any, beside: dict[str, Any], *, name: str, where: str, key
         labels=None if y is None else as_labels(y, n, f"{where}: ndata[{y_name!r}]"),
         num_classes=_num_classes(beside, where),
         vertex_sets=_vertex_sets(graph.ndata, beside, n, where, keys),
+        links=links_of_files(beside, where),
         where=where,
         called={} if y is None else {"labels": f"{where}: ndata[{y_name!r}]"},
     )

@@ -76,7 +76,7 @@ def frame_file(value: Any, folder: Path, called: str, ids: IdNames | None) -> Ta
         raise InputError(f"{called} is a {type(value).__name__} that makes no table: {one_line(error)}") from None
 
 
-def given_file(value: Any, folder: Path, called: str, ids: IdNames) -> TableFile:
+def given_file(value: Any, folder: Path, called: str, ids: IdNames | None) -> TableFile:
     """Keep a table in a Parquet file, or an array in a ``.npy``; arguments as of :func:`frame_file`."""
     if is_frame(value):
         return frame_file(value, folder, called, ids)

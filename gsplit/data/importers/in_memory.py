@@ -6,6 +6,7 @@ N vertices, E edges, D features, C classes.
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import Annotated, Any
 
 import numpy as np
@@ -105,8 +106,7 @@ def given_links(given: dict[str, Any], where: str) -> Links | None:
             found[key] = rows.astype(np.int64)
         else:
             found[key.removesuffix("_edges")] = np.stack(_edges(value, what), axis=1).astype(np.int64)
-    none = np.empty((0, 2), np.int64)
-    return Links(**{"valid": none, "test": none, **found}) if found else None
+    return replace(Links.empty(), **found) if found else None
 
 
 def given_array(value: Any, what: str) -> NDArray[Any] | None:

@@ -23,6 +23,7 @@ from gsplit.data.ids.array_ids import ArrayIds
 from gsplit.data.importers.arrays import clean_labels, integers, numbers_to_regress
 from gsplit.data.importers.source import GraphSource, graph_source
 from gsplit.data.labels.class_names import checked_names, texts_of
+from gsplit.data.links.edge_sets import links_of_files
 from gsplit.data.spill import INT32_VERTICES
 from gsplit.errors import InputError
 
@@ -108,6 +109,7 @@ def _graph(arrays: dict[str, NDArray[Any]], path: Path, *, regression: bool) -> 
         num_classes=num_classes,
         regression=regression,
         classes=classes,
+        links=links_of_files(arrays, str(path)),
         **sets,
     )
 

@@ -2,14 +2,15 @@
 
 Read are ``edge_index`` [2, E] (or ``adj_t``), ``edge_weight`` [E] (or ``edge_attr``, if it is one number an edge),
 ``x``, ``y``, ``num_nodes``, ``num_classes``, ``class_names`` (texts, of the classes of ``y``), ``vertex_ids`` with
-``vertex_id_columns`` (what the vertices are called, as ``gsplit export`` writes them), and for each vertex set
-``train_idx`` or ``train_mask`` (``val``, ``valid``, ``test`` likewise), or what
-:class:`gsplit.data.importers.keys.Keys` names in their places.
+``vertex_id_columns`` (what the vertices are called, as ``gsplit export`` writes them), and for each vertex
+set ``train_idx`` or ``train_mask`` (``val``, ``valid``, ``test`` likewise), or what
+:class:`gsplit.data.importers.keys.Keys` names in their places; and links (:mod:`gsplit.data.importers.pyg_links`).
 """
 
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from gsplit.data.ids.array_ids import ArrayIds
 from gsplit.data.importers.arrays import as_labels
 from gsplit.data.importers.checked import as_features, as_ids, as_vertex_set, as_weights, is_mask, printable_line
 from gsplit.data.importers.keys import Keys, found
+from gsplit.data.importers.pyg_links import links_of_data
 from gsplit.data.importers.source import GraphSource, array_edges
 from gsplit.data.importers.torch_files import dense_array, load_torch
 from gsplit.errors import InputError
@@ -42,7 +44,7 @@ def load_pyg(path: Path, keys: Keys | None = None) -> GraphSource:
     file = _file(path)
     classes = _classes()
     loaded = load_torch(file, classes)
-    return pyg_source(_one_graph(loaded, str(file)), name=_name(file), where=str(file), keys=keys or Keys())
+    return _source(loaded, name=_name(file), where=str(file), keys=keys or Keys())
 
 
 def given_pyg(data: Any, *, name: str, where: str, keys: Keys) -> GraphSource:
@@ -52,13 +54,30 @@ def given_pyg(data: Any, *, name: str, where: str, keys: Keys) -> GraphSource:
         InputError: as :func:`load_pyg`.
     """
     _classes()  # or PyG is missing
+    if _are_three(data):
+        return _source(data, name=name, where=where, keys=keys)
     from torch_geometric.data import Data
 
     kind = type(data).__name__
     if not isinstance(data, Data) and kind not in ("HeteroData", "TemporalData"):
         of_dataset = "; of a dataset give its graph, dataset[0]" if hasattr(data, "__getitem__") else ""
         raise InputError(f"{where}: takes a torch_geometric.data.Data, not a {kind}{of_dataset}")
-    return pyg_source(_one_graph(data, where), name=name, where=where, keys=keys)
+    return _source(data, name=name, where=where, keys=keys)
+
+
+def _source(loaded: Any, *, name: str, where: str, keys: Keys) -> GraphSource:
+    """The graph of an object, with its links; of three graphs the edges, features and labels of the first."""
+    parts = [_one_graph(each, where) for each in (loaded if _are_three(loaded) else [loaded])]
+    source = pyg_source(parts[0], name=name, where=where, keys=keys)
+    return replace(source, links=links_of_data(parts, where))
+
+
+def _are_three(loaded: Any) -> bool:
+    """Return whether an object is what ``RandomLinkSplit`` makes: graphs of training, validation and test pairs."""
+    from torch_geometric.data import Data
+
+    several = isinstance(loaded, (tuple, list)) and len(loaded) == 3
+    return several and all(isinstance(each, Data) for each in loaded)
 
 
 def pyg_source(data: dict[str, Any], *, name: str, where: str, keys: Keys) -> GraphSource:

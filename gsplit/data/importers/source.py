@@ -91,6 +91,8 @@ class GraphSource:
     """Vertices by the name of the set, of ``VERTEX_SETS``; empty where the source has none."""
     links: Links | None = None
     """Pairs that belong together, in any order, each row of candidates with its pair; None where there are none."""
+    hard_pairs: NDArray[np.int64] | None = None
+    """[n, 2] sources of training pairs, each with a destination that does not belong to it."""
     where: str = ""
     """Name of the source in messages: its path."""
     called: dict[str, str] = field(default_factory=dict)
@@ -122,6 +124,10 @@ class GraphSource:
         """Return what messages call the i-th vertex of a set: its file and the place in it, where it has one."""
         whole, place = self.called.get(name, self.where), self.places.get(name)
         return whole if place is None else f"{whole}, {place(index)}"
+
+    def row(self, name: str, index: int) -> str:
+        """Return what messages call the i-th row of an array of links, by the name of its file in a store."""
+        return self.entry(name, index) if name in self.places else f"{self.call(name)}[{index}]"
 
 
 EDGES_AT_ONCE = 1 << 22

@@ -16,6 +16,8 @@ logger = logging.getLogger(__name__)
 def remark(graph: GraphArrays, where: str) -> None:
     """Say which classes have no vertex, whether all labels are one class, and whether there is nothing to train on.
 
+    Where there are links, these are trained on.
+
     Args:
         graph: with checked labels and vertex sets.
         where: what messages call the source.
@@ -25,13 +27,13 @@ def remark(graph: GraphArrays, where: str) -> None:
     if any(len(graph.vertex_set(name)) for name in VERTEX_SETS):
         if not len(graph.train_idx):
             logger.warning("%s: no vertex is in the training set; --train FILE names some", where)
-    elif graph.num_classes:
+    elif graph.num_classes and graph.links is None:
         logger.warning(
             "%s: there are no training, validation and test vertices, so nothing can be trained yet; --split "
             "0.6,0.2,0.2 draws some, --split-file FILE or --train FILE names them",
             where,
         )
-    else:
+    elif graph.links is None:
         logger.info(
             "%s: there are no labels and no training vertices; to train, give --labels FILE, and --split "
             "0.6,0.2,0.2, --split-file FILE or --train FILE",

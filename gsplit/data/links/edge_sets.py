@@ -8,8 +8,9 @@ is (source, destination).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,11 @@ from gsplit.errors import InputError
 EDGE_SETS = ("train", "valid", "test")
 PAIRS_AT_ONCE = 1 << 20
 MOST_VERTICES = 1 << 32
+
+
+def file_of(field: str) -> str:
+    """Name of the file of a field of :class:`Links`."""
+    return f"{field}_edges" if field in EDGE_SETS else field
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +56,11 @@ class Links:
     """[K, 2] likewise for the test pairs."""
     hard_negatives: NDArray[np.int64] | None = None
     """[M, H] destinations that do not belong to the source of each training pair; -1 where there are fewer."""
+
+    @staticmethod
+    def empty() -> Links:
+        """No pairs but the message edges."""
+        return Links(valid=np.empty((0, 2), np.int64), test=np.empty((0, 2), np.int64))
 
     def edge_set(self, name: str) -> NDArray[np.int64] | None:
         """The pairs of ``train``, ``valid`` or ``test``."""
@@ -80,9 +91,28 @@ class Links:
         return {"train": train, "valid": len(self.valid), "test": len(self.test)}
 
 
-def file_of(field: str) -> str:
-    """Name of the file of a field of :class:`Links`."""
-    return f"{field}_edges" if field in EDGE_SETS else field
+FILES = tuple(file_of(field.name) for field in fields(Links))
+"""Names of all files of links."""
+
+
+def links_of_files(arrays: Mapping[str, Any], where: str) -> Links | None:
+    """Links out of arrays with the names and shapes of their files; None where none is of them.
+
+    Raises:
+        InputError: naming ``where`` and the array, for one of another type or shape.
+    """
+    found: dict[str, Any] = {}
+    for field in fields(Links):
+        name = file_of(field.name)
+        if name not in arrays:
+            continue
+        array = np.asarray(arrays[name])
+        width = None if name.endswith("_candidates") or name == "hard_negatives" else 2
+        if array.ndim != 2 or array.dtype.kind not in "iu" or width not in (None, array.shape[1]):
+            shape = "(M, 2)" if width else "(M, K)"
+            raise InputError(f"{where}: {name} must be integers of shape {shape}, not {array.dtype} {array.shape}")
+        found[field.name] = array.astype(np.int64)
+    return replace(Links.empty(), **found) if found else None
 
 
 def pair_order(pairs: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -120,16 +150,24 @@ def open_links(folder: Path, description: dict[str, Any]) -> Links | None:
     )
 
 
-def check_links(links: Links, num_vertices: int, num_edges: int, where: str) -> None:
+def check_links(
+    links: Links, num_vertices: int, num_edges: int, where: str, shown: Callable[[int], str] = str
+) -> None:
     """Check ranges of ids, numbers of rows, the order of pairs, and that no pair is in two sets.
+
+    Args:
+        links: in the order of stores.
+        num_vertices: N.
+        num_edges: E.
+        where: what messages call the graph.
+        shown: what messages call a vertex.
 
     Raises:
         InputError: naming ``where``, the array and its first bad entry.
     """
     if num_vertices > MOST_VERTICES:
         raise InputError(f"{where} has {num_vertices:,} vertices, and links are for graphs of up to 2^32")
-    for name, array in links.arrays():
-        _check_ids(array, num_vertices, f"{where}: {name}", least=-1 if name == "hard_negatives" else 0)
+    check_ends(links, num_vertices, lambda name, row: f"{where}: {name}[{row}]")
     counts = links.described(num_edges)
     for name, rows, pairs in (
         ("valid_candidates", links.valid_candidates, "valid"),
@@ -151,11 +189,32 @@ def check_links(links: Links, num_vertices: int, num_edges: int, where: str) -> 
             continue
         both = common_pairs(few, many)
         if len(both):
-            u, v = few[both[0]]
+            pair = " -> ".join(shown(int(vertex)) for vertex in few[both[0]])
+            others = f", and {len(both) - 1:,} others" if len(both) > 1 else ""
             raise InputError(
-                f"{where}: {len(both):,} pairs are in both the {first} and the {second} set, first {u} -> {v}; "
-                "take them out of one"
+                f"{where}: a pair is in both the {first} and the {second} set, {pair}{others}; take it out of one"
             )
+
+
+def check_ends(links: Links, num_vertices: int, at: Callable[[str, int], str]) -> None:
+    """Check that links are between vertices; ``at`` is what messages call a row of the file of that name.
+
+    Raises:
+        InputError: naming the first vertex that there is not.
+    """
+    for name, ids in links.arrays():
+        check_pairs(ids, num_vertices, partial(at, name), least=-1 if name == "hard_negatives" else 0)
+
+
+def check_pairs(ids: NDArray[np.int64], num_vertices: int, at: Callable[[int], str], *, least: int = 0) -> None:
+    """Check that ids [m, K] are those of vertices, from ``least`` on; ``at`` is what messages call a row.
+
+    Raises:
+        InputError: naming the first that is not.
+    """
+    if ids.size and (ids.min() < least or ids.max() >= num_vertices):
+        row, column = np.argwhere((ids < least) | (ids >= num_vertices))[0]
+        raise InputError(f"{at(int(row))} names {ids[row, column]}, outside the vertices 0 .. {num_vertices - 1}")
 
 
 def common_pairs(pairs: NDArray[np.int64], others: NDArray[Any]) -> NDArray[np.int64]:
@@ -168,12 +227,6 @@ def common_pairs(pairs: NDArray[np.int64], others: NDArray[Any]) -> NDArray[np.i
         at = np.searchsorted(piece, keys[within])
         found[within] |= piece[at] == keys[within]
     return np.flatnonzero(found)
-
-
-def _check_ids(ids: NDArray[np.int64], num_vertices: int, what: str, least: int) -> None:
-    if ids.size and (ids.min() < least or ids.max() >= num_vertices):
-        row, column = np.argwhere((ids < least) | (ids >= num_vertices))[0]
-        raise InputError(f"{what}[{row}] names {ids[row, column]}, outside the vertices 0 .. {num_vertices - 1}")
 
 
 def _check_order(pairs: NDArray[np.int64], what: str) -> None:

@@ -25,6 +25,7 @@ from gsplit.data.importers.frames import (
 )
 from gsplit.data.importers.in_memory import arrays_source
 from gsplit.data.importers.keys import Keys
+from gsplit.data.importers.link_files import LinkFiles
 from gsplit.data.importers.named_edges import IdOptions
 from gsplit.data.importers.source import GraphSource
 from gsplit.data.importers.table_files import TableFile
@@ -71,8 +72,8 @@ def from_arrays(
 ) -> GraphStore:
     """Make a graph store of NumPy's arrays or PyTorch's tensors, which are copied; those on a GPU, too.
 
-    Edges, features and labels may be data frames, of pandas, Polars or Arrow: the store is the one that ``gsplit
-    import`` makes of these tables in Parquet files. An index of pandas that has a name is one more column.
+    Edges, features, labels and pairs may be data frames, of pandas, Polars or Arrow: the store is the one that
+    ``gsplit import`` makes of these tables in Parquet files. An index of pandas that has a name is one more column.
 
     Args:
         edge_index: integers [2, E], or a pair of [E]: sources and destinations. Ids count from 0. A vertex aggregates
@@ -136,10 +137,11 @@ def from_arrays(
         "test_negatives": test_negatives,
         "hard_negatives": hard_negatives,
     }
-    if any(map(is_frame, (edge_index, *tables.values()))):
+    if any(map(is_frame, (edge_index, *tables.values(), *links.values()))):
         return _of_tables(
             edge_index,
             {**tables, **vertex_sets},
+            links,
             named,
             edge_weight=edge_weight,
             num_vertices=num_vertices,
@@ -183,7 +185,8 @@ def from_pyg(
     ``train_mask``, ``val_mask`` and ``test_mask`` [N], and the others of docs/formats.md, "Importing".
 
     Args:
-        data: a homogeneous graph, on any device; of a dataset ``dataset[0]``.
+        data: a homogeneous graph, on any device; of a dataset ``dataset[0]``. Or the three graphs, of training,
+            validation and test pairs, that ``RandomLinkSplit`` makes of one.
         feature_key, label_key: the attributes to read in place of ``x`` and ``y``.
         mask_key: the attributes of the training, validation and test masks (or lists of ids), in this order, as a
             sequence or with commas: ``"train_mask,stopping_mask,test_mask"``.
@@ -260,6 +263,7 @@ def from_dgl(
 def _of_tables(
     edge_index: Any,
     others: dict[str, Any],
+    links: dict[str, Any],
     named: IdNames,
     *,
     edge_weight: Any,
@@ -307,7 +311,14 @@ def _of_tables(
             for key, value in kept.items()
         }
         files = options_of(VertexFiles, {**asked, **paths})
-        found, made = open_inputs(source, files=files, keys=Keys(), ids=ids, build=build, folder=folder)
+        pairs = {
+            key: given_file(value, folder, f"{where}: {key}", None)
+            for key, value in links.items()
+            if value is not None
+        }
+        found, made = open_inputs(
+            source, files=files, keys=Keys(), ids=ids, build=build, folder=folder, links=LinkFiles(**pairs)
+        )
         if num_classes is not None:
             found = replace(found, num_classes=num_classes)
         fill_store(writer, found, made, name=name, described_as=where)

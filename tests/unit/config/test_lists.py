@@ -23,6 +23,7 @@ from gsplit.config.predict import PredictConfig
 from gsplit.config.train import TrainConfig
 from gsplit.data.build import BuildOptions
 from gsplit.data.importers.keys import Keys
+from gsplit.data.importers.link_files import LinkFiles
 from gsplit.data.importers.named_edges import IdOptions
 from gsplit.data.importers.text_rules import TextRules
 from gsplit.data.importers.vertex_files import VertexFiles
@@ -31,7 +32,7 @@ from gsplit.errors import InputError, one_line
 from gsplit.report.__main__ import PageConfig
 
 COMMANDS = (TrainConfig, DoctorConfig, PredictConfig, PartitionConfig, ReportConfig, PageConfig)
-ALL = (*COMMANDS, BuildOptions, Keys, IdOptions, TextRules, VertexFiles)
+ALL = (*COMMANDS, BuildOptions, Keys, IdOptions, TextRules, VertexFiles, LinkFiles)
 SAMPLES = (1, 0, 5, 0.5, 10, 2, "1KiB", "50%", "1,2.5,1", "accuracy,ap", "mse", "metis", "age:number,name:category")
 """Each field takes one of these, given alone or as a list."""
 

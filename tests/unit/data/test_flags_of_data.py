@@ -25,6 +25,8 @@ EDGES = "0,1\n1,2\n1,2\n2,2\n"
 def write_files(folder: Path) -> None:
     (folder / "edges.csv").write_text(EDGES)
     (folder / "other.csv").write_text("0,1\n")
+    (folder / "held.csv").write_text("0,2\n")
+    np.save(folder / "row.npy", np.array([[1, 0]]))
     np.save(folder / "features.npy", np.arange(8, dtype=np.float64).reshape(4, 2))
     np.save(folder / "labels.npy", np.array([0, 1, 1, 0]))
     np.save(folder / "many.npy", np.arange(20) % 2)
@@ -62,6 +64,15 @@ weights = graph_of("edge_weight")
 def names(out: Path):
     store = open_store(out)
     return store.ids().of(np.arange(store.graph.num_vertices))
+
+
+def links_of(field: str):
+    def see(out: Path):
+        links = open_store(out).graph.links
+        array = None if links is None else getattr(links, field)
+        return None if array is None else array.tolist()
+
+    return see
 
 
 def shape(out: Path) -> tuple[int, int]:
@@ -173,7 +184,20 @@ IMPORT: Table = {
     "split": Row(value=(0.5, 0.2, 0.2), see=graph_of("train_idx"), base=MANY),
     "stratify": Row(value=True, see=graph_of("train_idx"), base={**MANY, "split": (0.5, 0.2, 0.2)}),
     "seed": Row(value=1, see=graph_of("train_idx"), base={**MANY, "split": (0.5, 0.2, 0.2)}),
-    "leaks": "only with pairs that are held out: tests/unit/data/test_links.py",
+    "edge_split": Row(value=(0.5, 0.0, 0.5), see=shape, base={"source": file("pairs.csv"), "seed": 1}),
+    "leaks": "with refuse, the default, a leak ends the import: tests/unit/data/test_links.py",
+    "train_edges": Row(value=file("other.csv"), see=links_of("train")),
+    "valid_edges": Row(value=file("held.csv"), see=links_of("valid")),
+    "test_edges": Row(value=file("held.csv"), see=links_of("test")),
+    "valid_candidates": Row(
+        value=file("row.npy"), see=links_of("valid_candidates"), base={"valid_edges": file("held.csv")}
+    ),
+    "test_candidates": Row(
+        value=file("row.npy"), see=links_of("test_candidates"), base={"test_edges": file("held.csv")}
+    ),
+    "valid_negatives": Row(value=file("other.csv"), see=links_of("valid_negatives")),
+    "test_negatives": Row(value=file("other.csv"), see=links_of("test_negatives")),
+    "hard_negatives": Row(value=file("other.csv"), see=links_of("hard_negatives")),
     "num_vertices": Row(value=9, see=shape),
     "task": Row(value="regression", see=graph_of("labels"), base=LABELLED),
     "feature_dtype": Row(value="float16", see=graph_of("features"), base={"features": file("features.npy")}),

@@ -59,8 +59,8 @@ def test_without_training_pairs_all_edges_are_some():
     [
         ({"valid_edges": [[0], [5]]}, ("valid_edges[0]", "5", "0 .. 4")),
         ({"test_edges": [[-1], [2]]}, ("test_edges[0]", "-1")),
-        ({"valid_edges": [[0], [2]], "test_edges": [[4, 0], [1, 2]]}, ("1 pairs", "valid", "test", "0 -> 2")),
-        ({"train_edges": CYCLE, "valid_edges": [[1], [2]], "leaks": "drop"}, ("1 pairs", "valid", "train", "1 -> 2")),
+        ({"valid_edges": [[0], [2]], "test_edges": [[4, 0], [1, 2]]}, ("valid", "test", "0 -> 2")),
+        ({"train_edges": CYCLE, "valid_edges": [[1], [2]], "leaks": "keep"}, ("valid", "train", "1 -> 2")),
         ({"valid_edges": [[0, 3], [1, 2]]}, ("2 message edges", "--leaks drop")),
         ({"valid_edges": [[0], [2]], "valid_candidates": [[1], [3]]}, ("valid_candidates", "2 rows", "1 valid")),
         ({"test_edges": [[0], [2]], "test_candidates": [[1, 9]]}, ("test_candidates[0]", "9")),

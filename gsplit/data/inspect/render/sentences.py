@@ -21,8 +21,15 @@ def counts(graph: GraphArrays) -> str:
     return (
         f"{graph.num_vertices:,} vertices, {graph.num_edges:,} directed edges, {graph.num_features:,} features, "
         f"{graph.num_classes:,} {outputs}, {weights}train/valid/test {len(graph.train_idx):,}/"
-        f"{len(graph.valid_idx):,}/{len(graph.test_idx):,}"
+        f"{len(graph.valid_idx):,}/{len(graph.test_idx):,}" + ("" if graph.links is None else f", {pairs(graph)}")
     )
+
+
+def pairs(graph: GraphArrays) -> str:
+    """The numbers of pairs of a graph with links."""
+    assert graph.links is not None
+    counts = graph.links.described(graph.num_edges)
+    return f"pairs {counts['train']:,}/{counts['valid']:,}/{counts['test']:,}"
 
 
 def title(seen: Overview) -> str:
