@@ -2,9 +2,9 @@ r"""Where pairs stand among candidates, and what is made of that: no scores of p
 
 Of a pair (u, v) two numbers are counted: the candidates c of u whose score s(u, c) is above s(u, v), and those that
 score the same. Its rank is the mean of the best and the worst that it could have among its equals, as in OGB from
-1.3.4 on: ``1 + above + equal / 2``, kept doubled as a whole number. Neither v nor what u is known to belong with is a
-candidate. Ranks are whole numbers and scores have one order of sums each, so metrics are the same to the last bit for
-any number of trainers and threads.
+1.3.4 on: ``1 + above + equal / 2``, kept doubled as a whole number. Neither u nor v nor what u is known to belong
+with is a candidate. Ranks are whole numbers and scores have one order of sums each, so metrics are the same to the
+last bit for any number of trainers and threads.
 
 Scores of ``dot``, ``cosine`` and ``distmult`` are dot products of rows that are prepared, which the core counts
 (csrc/ranks.hpp). Other decoders are called on tiles of one size, so that equal rows give equal scores there, too, as
@@ -16,19 +16,21 @@ Legend: n pairs, N rows of the table, D their width, C candidates that all pairs
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from gsplit import _core
+from gsplit.nn.decoders import Cosine, Decoder, DistMult, Dot
+from gsplit.nn.decoders.similarities import SHORTEST
 
 PIECE_PAIRS = 4096
-PIECE_ENTRIES = 1 << 19
+PIECE_ENTRIES = 1 << 18
 """Bounds of what is counted at a time: pairs, and entries of their lists."""
 TILE_SOURCES, TILE_CANDIDATES = 32, 1024
 """Sources and candidates that a decoder is called with, always so many."""
@@ -55,26 +57,20 @@ class Known:
 
     def __init__(self, sources: NDArray[np.int64], destinations: NDArray[np.int64], num_rows: int) -> None:
         self._n = num_rows
-        keys = np.unique(sources * num_rows + destinations)
-        of_key = keys // num_rows
+        self._sources, place = np.unique(sources, return_inverse=True)
+        keys = np.unique(place.reshape(-1) * num_rows + destinations)
         self._rows = keys % num_rows
-        self._sources, begins = np.unique(of_key, return_index=True)
-        self._indptr = np.append(begins, len(keys)).astype(np.int64)
+        self._indptr = np.searchsorted(keys, np.arange(len(self._sources) + 1) * num_rows)
 
-    @classmethod
-    def nothing(cls, num_rows: int) -> Known:
-        """Return what knows of no pair."""
-        none = np.empty(0, np.int64)
-        return cls(none, none, num_rows)
-
-    def lists(self, sources: NDArray[np.int64], also: NDArray[np.int64] | None = None) -> Lists:
-        """What some sources know, and one row more of each."""
+    def lists(self, sources: NDArray[np.int64], *also: NDArray[np.int64]) -> Lists:
+        """What some sources know, and further rows [n] of each."""
         at, counts = self._found(sources)
-        pair = np.repeat(np.arange(len(sources)), counts)
+        each = np.arange(len(sources))
+        pair = np.repeat(each, counts)
         within = np.arange(len(pair)) - np.repeat(np.cumsum(counts) - counts, counts)
         rows = self._rows[np.repeat(self._indptr[at], counts) + within]
-        if also is not None:
-            keys = np.unique(np.concatenate([pair * self._n + rows, np.arange(len(sources)) * self._n + also]))
+        if also:
+            keys = np.unique(np.concatenate([pair * self._n + rows, *(each * self._n + more for more in also)]))
             pair, rows = keys // self._n, keys % self._n
             counts = np.bincount(pair, minlength=len(sources))
         return Lists(np.concatenate([[0], np.cumsum(counts)]), rows)
@@ -84,6 +80,7 @@ class Known:
         return self._found(sources)[1]
 
     def _found(self, sources: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The place of each source, and how many rows it knows."""
         if not len(self._sources):
             return np.zeros(len(sources), np.int64), np.zeros(len(sources), np.int64)
         at = np.minimum(np.searchsorted(self._sources, sources), len(self._sources) - 1)
@@ -195,12 +192,11 @@ class DecoderScores:
 
     Args:
         table: float [N, D].
-        decoder: ``forward(source [n, D], destination [n, D])`` gives [n]; ``matrix(source [n, D], candidates
-            [m, D])`` gives [n, m], where there is one.
+        decoder: that is called.
         device: the decoder's.
     """
 
-    def __init__(self, table: NDArray[Any], decoder: nn.Module, device: torch.device) -> None:
+    def __init__(self, table: NDArray[Any], decoder: Decoder, device: torch.device) -> None:
         self._table, self._decoder, self._device = table, decoder, device
 
     def _rows(self, rows: NDArray[np.int64], size: int) -> Tensor:
@@ -222,12 +218,7 @@ class DecoderScores:
     def _tile(self, sources: Tensor, candidates: NDArray[np.int64]) -> NDArray[Any]:
         """Scores [len(candidates)] of the sources of a tile, [TILE_SOURCES, candidates]."""
         rows = self._rows(candidates, TILE_CANDIDATES)
-        if hasattr(self._decoder, "matrix"):
-            scores = cast("Callable[[Tensor, Tensor], Tensor]", self._decoder.matrix)(sources, rows)
-        else:
-            left = sources.repeat_interleave(TILE_CANDIDATES, 0)
-            scores = self._decoder(left, rows.repeat(TILE_SOURCES, 1)).view(TILE_SOURCES, TILE_CANDIDATES)
-        return np.asarray(scores.cpu().numpy()[:, : len(candidates)])
+        return np.asarray(self._decoder.matrix(sources, rows).cpu().numpy()[:, : len(candidates)])
 
     def _tiles(
         self, sources: NDArray[np.int64], candidates: NDArray[np.int64], left_out: Lists
@@ -300,16 +291,25 @@ class DecoderScores:
         return rows, found
 
 
-def _masked(candidates: NDArray[np.int64], left_out: Lists) -> NDArray[np.int64]:
-    """Candidates [n, K] of each pair, -1 for those that are left out."""
-    if not len(left_out.rows) or not candidates.size:
-        return candidates
-    size = max(int(candidates.max()), int(left_out.rows.max())) + 2
-    pair = np.arange(len(candidates))[:, None]
-    keys = np.repeat(pair[:, 0], np.diff(left_out.indptr)) * size + left_out.rows + 1
-    asked = pair * size + candidates + 1
+def masked(pairs: NDArray[np.int64], rows: NDArray[np.int64], left_out: Lists) -> NDArray[np.int64]:
+    """The same rows, -1 for those that their pair leaves out.
+
+    Args:
+        pairs: int64 [...] whose the rows are.
+        rows: int64 [...], -1 for none.
+        left_out: of each pair.
+    """
+    if not len(left_out.rows) or not rows.size:
+        return rows
+    size = max(int(rows.max()), int(left_out.rows.max())) + 2
+    keys = np.repeat(np.arange(len(left_out.indptr) - 1), np.diff(left_out.indptr)) * size + left_out.rows + 1
+    asked = pairs * size + rows + 1
     at = np.minimum(np.searchsorted(keys, asked), len(keys) - 1)
-    return np.where(keys[at] == asked, -1, candidates)
+    return np.where(keys[at] == asked, -1, rows)
+
+
+def _masked(candidates: NDArray[np.int64], left_out: Lists) -> NDArray[np.int64]:
+    return masked(np.arange(len(candidates))[:, None], candidates, left_out)
 
 
 def doubled_ranks(
@@ -325,14 +325,14 @@ def doubled_ranks(
         scores: of rows.
         sources: int64 [n].
         destinations: int64 [n].
-        candidates: as :meth:`Scores.counts` has them; a pair's own destination is none.
+        candidates: as :meth:`Scores.counts` has them; a pair's own ends are none.
         known: what is left out of them.
     """
     entries = known.lengths(sources) + 1
     if candidates is not None and candidates.ndim == 2:
         entries += candidates.shape[1]
     for piece in pieces(entries):
-        left_out = known.lists(sources[piece], destinations[piece])
+        left_out = known.lists(sources[piece], sources[piece], destinations[piece])
         of_piece = candidates[piece] if candidates is not None and candidates.ndim == 2 else candidates
         above, equal = scores.counts(sources[piece], destinations[piece], of_piece, left_out)
         yield piece, 2 + 2 * above + equal
@@ -349,11 +349,26 @@ def pieces(entries: NDArray[np.int64]) -> Iterator[slice]:
         begin = end
 
 
-def normalise(rows: NDArray[Any], eps: float = 1e-8) -> None:
-    """Divides rows [n, D] by their norms, in place, each in one order of sums."""
-    squares = np.empty(len(rows), rows.dtype)
-    _core.score_pairs(rows, rows, np.arange(len(rows)), squares, 1)
-    rows /= np.maximum(np.sqrt(squares), rows.dtype.type(eps))[:, None]
+def prepare(decoder: Decoder, rows: NDArray[Any]) -> None:
+    """Make of rows [n, D], in place, what a decoder is given as a table: of a cosine, rows of length 1.
+
+    Each length is summed in one order, so that equal rows stay equal.
+    """
+    if type(decoder) is not Cosine:
+        return
+    lengths = np.empty(len(rows), rows.dtype)
+    _core.score_pairs(rows, rows, np.arange(len(rows)), lengths, 1)
+    np.sqrt(lengths, out=lengths)
+    rows /= np.where(lengths > SHORTEST, lengths, np.inf).astype(rows.dtype)[:, None]
+
+
+def scores_of(decoder: Decoder, table: NDArray[Any], *, threads: int, device: torch.device) -> Scores:
+    """Scores that a decoder gives the rows of a table, which were prepared."""
+    if type(decoder) in (Dot, Cosine):
+        return DotScores(table, threads=threads)
+    if type(decoder) is DistMult:
+        return DotScores(table, factor=decoder.weight.detach().cpu().numpy(), threads=threads)
+    return DecoderScores(table, decoder, device)
 
 
 def mean_reciprocal_rank(doubled: NDArray[np.int64]) -> float:

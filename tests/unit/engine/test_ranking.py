@@ -15,18 +15,14 @@ from torch import nn
 from gsplit import _core
 from gsplit.engine.evaluation import ranking
 from gsplit.engine.evaluation.ranking import DecoderScores, DotScores, Known, doubled_ranks
+from gsplit.nn.decoders import MLP, Cosine, Decoder, DistMult, Dot
 
 SETS = _core.instruction_sets()
 
 
-class Dot(nn.Module):
+class Own(Decoder):
     def forward(self, source, destination):
         return (source * destination).sum(1)
-
-
-class Matrix(Dot):
-    def matrix(self, source, candidates):
-        return source @ candidates.T
 
 
 def small_numbers(random, shape, dtype):
@@ -36,8 +32,12 @@ def small_numbers(random, shape, dtype):
 
 def scorers(table, threads=1):
     yield DotScores(table, threads=threads)
-    for decoder in (Dot(), Matrix()):
+    for decoder in (Own(), Dot()):
         yield DecoderScores(table, decoder, torch.device("cpu"))
+
+
+def nothing(n):
+    return Known(np.empty(0, np.int64), np.empty(0, np.int64), n)
 
 
 def brute(table, sources, destinations, candidates, known_pairs):
@@ -50,7 +50,7 @@ def brute(table, sources, destinations, candidates, known_pairs):
         else:
             among = candidates.tolist() if candidates.ndim == 1 else candidates[i].tolist()
         for c in among:
-            if c < 0 or c == v or (u, c) in known:
+            if c in (-1, u, v) or (u, c) in known:
                 continue
             score = float(table[u] @ table[c])
             above, equal = above + (score > own), equal + (score == own)
@@ -82,7 +82,7 @@ def test_ranks_are_those_of_brute_force(rows, dtype):
     sources, destinations = random.integers(0, n, (2, pairs))
     u, v = random.integers(0, n, (2, 900))
     for known_pairs in ([], list(zip(u.tolist(), v.tolist(), strict=True))):
-        known = Known(u, v, n) if known_pairs else Known.nothing(n)
+        known = Known(u, v, n) if known_pairs else nothing(n)
         for candidates in cases(random, n, pairs).values():
             wanted = brute(table, sources, destinations, candidates, known_pairs)
             for scores in scorers(table):
@@ -109,19 +109,21 @@ def test_equal_rows_have_equal_scores_in_any_tile(isa, dtype, width):
         scores = DotScores(table)
         of_kinds = scores.pairs(*np.indices((n, n)).reshape(2, -1)).reshape(n, n)
         equal_kinds = [np.unique(of_kinds[i], return_counts=True) for i in range(n)]
-        whole = ranks(scores, sources, destinations, None, Known.nothing(n))
+        whole = ranks(scores, sources, destinations, None, nothing(n))
         for i, (u, v) in enumerate(zip(sources, destinations, strict=True)):
             values, counts = equal_kinds[u]
             assert len(values) <= different
             above, equal = counts[values > of_kinds[u, v]].sum(), counts[values == of_kinds[u, v]].sum() - 1
+            if u != v:
+                above, equal = above - (of_kinds[u, u] > of_kinds[u, v]), equal - (of_kinds[u, u] == of_kinds[u, v])
             assert whole[i] == 2 + 2 * above + equal
-            assert equal >= copies - 1
+            assert equal >= copies - 2
         for candidates in (shared, of_each):
             for threads in (1, 2):
-                again = ranks(DotScores(table, threads=threads), sources, destinations, candidates, Known.nothing(n))
+                again = ranks(DotScores(table, threads=threads), sources, destinations, candidates, nothing(n))
                 assert again.tolist() == whole.tolist()
         order = random.permutation(len(sources))
-        cut = [ranks(scores, sources[o], destinations[o], None, Known.nothing(n)) for o in np.array_split(order, 4)]
+        cut = [ranks(scores, sources[o], destinations[o], None, nothing(n)) for o in np.array_split(order, 4)]
         assert np.concatenate(cut).tolist() == whole[order].tolist()
 
 
@@ -156,8 +158,8 @@ def test_a_score_that_is_no_number_is_above():
     table[2] = np.nan
     pair = np.array([0]), np.array([1])
     for scores in scorers(table):
-        assert ranks(scores, *pair, None, Known.nothing(4)).tolist() == [2 + 2 * 1 + 2]
-        assert ranks(scores, pair[0], np.array([2]), None, Known.nothing(4)).tolist() == [2 + 2 * 3]
+        assert ranks(scores, *pair, None, nothing(4)).tolist() == [2 + 2 * 1 + 1]
+        assert ranks(scores, pair[0], np.array([2]), None, nothing(4)).tolist() == [2 + 2 * 2]
 
 
 def test_a_factor_multiplies_sources():
@@ -211,10 +213,10 @@ def test_given_candidates_are_ranked_as_ogb_does():
     table = small_numbers(random, (80, 3), np.float64)
     sources, destinations = random.integers(0, 80, (2, 60))
     given = random.integers(0, 80, (60, 40))
-    given[given == destinations[:, None]] = -1
+    given[(given == destinations[:, None]) | (given == sources[:, None])] = -1
     negative = np.einsum("nd,nkd->nk", table[sources], table[given])
     wanted = ogb_ranks((table[sources] * table[destinations]).sum(1), np.where(given < 0, -np.inf, negative))
-    doubled = ranks(DotScores(table), sources, destinations, given, Known.nothing(80))
+    doubled = ranks(DotScores(table), sources, destinations, given, nothing(80))
     assert (doubled / 2).tolist() == wanted.tolist()
     assert ranking.mean_reciprocal_rank(doubled) == pytest.approx((1 / wanted).mean(), rel=0, abs=1e-12)
     for k in (1, 3, 10):
@@ -253,12 +255,41 @@ def test_metrics_of_nothing_and_of_no_numbers():
     assert ranking.hits_above(some, none, 1) == 1.0
 
 
-def test_rows_are_normalised_and_zero_ones_stay():
-    rows = np.random.default_rng(1).standard_normal((50, 7))
+@pytest.mark.parametrize(
+    "decoder", [Dot(), Cosine(), DistMult(7), MLP(7, 5), Own()], ids=lambda each: type(each).__name__
+)
+def test_scores_are_the_decoders(decoder):
+    torch.manual_seed(1)
+    decoder = decoder.double()
+    if isinstance(decoder, DistMult):
+        nn.init.normal_(decoder.weight)
+    rows = torch.randn(50, 7, dtype=torch.float64)
     rows[3] = 0
-    wanted = nn.functional.normalize(torch.from_numpy(rows.copy())).numpy()
-    ranking.normalise(rows)
-    np.testing.assert_allclose(rows, wanted, rtol=0, atol=1e-15)
+    pairs = np.random.default_rng(1).integers(0, 50, (2, 300))
+    table = rows.numpy().copy()
+    ranking.prepare(decoder, table)
+    scores = ranking.scores_of(decoder, table, threads=1, device=torch.device("cpu"))
+    with torch.no_grad():
+        wanted = decoder(rows[pairs[0]], rows[pairs[1]])
+    np.testing.assert_allclose(scores.pairs(*pairs), wanted, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("decoder", [MLP(7, 40), Own()], ids=lambda each: type(each).__name__)
+@pytest.mark.parametrize("threads", [1, 2])
+def test_equal_rows_have_equal_scores_by_any_decoder(decoder, threads):
+    random = np.random.default_rng(2)
+    torch.manual_seed(2)
+    table = np.repeat(random.standard_normal((40, 7)).astype(np.float32), 60, 0)[random.permutation(2400)]
+    _, kind = np.unique(table, axis=0, return_inverse=True)
+    kind = kind.reshape(-1)
+    sources, destinations = random.integers(0, 2400, (2, 150))
+    torch.set_num_threads(threads)
+    left_out = nothing(2400).lists(sources, sources, destinations)
+    scores = DecoderScores(table, decoder, torch.device("cpu"))
+    _, equal = scores.counts(sources, destinations, None, left_out)
+    torch.set_num_threads(1)
+    own = (kind[sources] == kind[destinations]) & (sources != destinations)
+    assert equal.tolist() == (60 - 1 - own).tolist()
 
 
 def test_no_scores_are_kept():

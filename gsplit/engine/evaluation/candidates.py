@@ -1,0 +1,194 @@
+"""What pairs are compared with when they are ranked: candidates of their sources, and pairs that do not belong.
+
+| --evaluate-negatives | candidates of a pair (u, v) |
+|---|---|
+| ``given`` | those that the store has for the pair, as they are; or its list of pairs, the same for all |
+| ``all`` | all vertices |
+| ``uniform:K`` | K vertices, drawn by (seed, row of the pair) alone: the same in all epochs, whoever ranks the pair |
+| ``auto`` | ``given`` where the store has them; else ``all`` up to 10^13 multiplications, ``uniform:1000`` above |
+
+Neither u nor v is a candidate, nor, but for given ones, what u is known to belong with: message edges, training pairs
+and, of test pairs, validation pairs. A drawn vertex that is none of these is drawn again, and left out in the end.
+
+Legend: N vertices, m pairs of a set, n of them, K candidates of each. Vertices are layout ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gsplit.data import Layout
+from gsplit.data.graph import row_ranges
+from gsplit.data.links.edge_sets import Links
+from gsplit.engine.evaluation.ranking import Known, Lists, masked
+from gsplit.engine.evaluation.sampled_targets import EVALUATION
+from gsplit.errors import InputError
+from gsplit.sampling.plan import fold_key, hashed
+
+MOST_MULTIPLICATIONS = 10**13
+FEW = "uniform:1000"
+"""What ``auto`` takes where all would be more than that."""
+ATTEMPTS = 8
+"""How often a candidate is drawn at most."""
+MOST_DRAWN = 1 << 20
+"""A bound of K: rows and numbers of candidates share a word."""
+KNOWN_AT_ONCE = 1 << 22
+"""Known pairs that a trainer holds at a time."""
+PIECE_EDGES = 1 << 20
+
+
+def drawn_candidates(name: str) -> int | None:
+    """K of ``uniform:K``; None for the other names of candidates.
+
+    Raises:
+        ValueError: for what is none of them.
+    """
+    if name in ("given", "all", "auto"):
+        return None
+    kind, _, number = name.partition(":")
+    if kind != "uniform" or not number.isdecimal() or not 0 < int(number) <= MOST_DRAWN:
+        raise ValueError(f"{name!r} is not given, all, auto or uniform:K with K from 1 to {MOST_DRAWN:,}")
+    return int(number)
+
+
+def multiplications(pairs: int, num_vertices: int, width: int) -> int:
+    """How many ranking some pairs among all vertices takes."""
+    return pairs * num_vertices * width
+
+
+def ranking_candidates(asked: str, links: Links, name: str, *, num_vertices: int, width: int, pairs: int) -> str:
+    """``given``, ``all`` or ``uniform:K`` for the pairs of a set.
+
+    Args:
+        asked: for, one of these or ``auto``.
+        links: of the store.
+        name: ``valid`` or ``test``.
+        num_vertices: N.
+        width: of rows that are scored.
+        pairs: of the set that are ranked.
+
+    Raises:
+        InputError: for ``given`` where the store gives none, and for more candidates than there are vertices.
+    """
+    given = given_candidates(links, name) is not None or given_negatives(links, name) is not None
+    if asked == "auto":
+        if given:
+            return "given"
+        return "all" if multiplications(pairs, num_vertices, width) <= MOST_MULTIPLICATIONS else FEW
+    if asked == "given" and not given:
+        raise InputError(
+            f"--evaluate-negatives given: the store has no candidates for its {name} pairs; "
+            f"import them with --{name}-candidates, or take all or uniform:K"
+        )
+    drawn = drawn_candidates(asked)
+    if drawn is not None and drawn >= num_vertices:
+        raise InputError(
+            f"--evaluate-negatives {asked}: there are {num_vertices:,} vertices; take all, or a smaller K"
+        )
+    return asked
+
+
+def given_candidates(links: Links, name: str) -> NDArray[np.int64] | None:
+    """[m, K] global ids that a store gives for each pair of a set."""
+    return links.valid_candidates if name == "valid" else links.test_candidates
+
+
+def given_negatives(links: Links, name: str) -> NDArray[np.int64] | None:
+    """[K, 2] pairs of global ids that a store gives for all pairs of a set."""
+    return links.valid_negatives if name == "valid" else links.test_negatives
+
+
+def ranked_rows(num_pairs: int, number: int | None, seed: int) -> NDArray[np.int64]:
+    """Rows of the pairs of a set that are ranked: so many, by default all; int64, ascending."""
+    rows = np.arange(num_pairs)
+    if number is None or number >= num_pairs:
+        return rows
+    return np.sort(np.argsort(hashed(fold_key(seed, EVALUATION), rows.astype(np.uint64)), kind="stable")[:number])
+
+
+def drawn_rows(
+    layout: Layout, seed: int, rows: NDArray[np.int64], k: int, left_out: Lists, attempts: int = ATTEMPTS
+) -> NDArray[np.int64]:
+    """Candidates [n, k] of the pairs with these rows, drawn uniformly; -1 where the last attempt was left out, too.
+
+    Args:
+        layout: whose vertices are drawn, by their global ids.
+        seed: of the run.
+        rows: int64 [n] of the pairs in their set.
+        k: candidates of each.
+        left_out: vertices that are no candidates.
+        attempts: of each candidate.
+    """
+    words = (rows.astype(np.uint64)[:, None] << np.uint64(20)) | np.arange(k, dtype=np.uint64)
+    drawn = np.full(words.shape, -1)
+    for attempt in range(attempts):
+        pair, place = np.nonzero(drawn < 0)
+        if not len(pair):
+            break
+        keys = hashed(fold_key(seed, EVALUATION, attempt), words[pair, place])
+        chosen = layout.positions[(keys % np.uint64(layout.graph.num_vertices)).astype(np.int64)]
+        drawn[pair, place] = masked(pair, chosen, left_out)
+    return drawn
+
+
+def known_entries(layout: Layout, pairs: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+    """How many message edges and pairs, repeats and all, begin at each vertex, int64 [N]."""
+    n = layout.graph.num_vertices
+    counts = np.zeros(n, np.int64)
+    for begin in range(0, layout.graph.num_edges, PIECE_EDGES):
+        counts += np.bincount(layout.graph.indices[begin : begin + PIECE_EDGES], minlength=n)
+    for sources, _ in _in_pieces(layout, pairs):
+        counts += np.bincount(sources, minlength=n)
+    return counts
+
+
+def known_of(layout: Layout, sources: NDArray[np.int64], pairs: Sequence[NDArray[np.int64]]) -> Known:
+    """What some vertices are known to belong with: by message edges, and by pairs [M, 2] of global ids.
+
+    All edges are read, and those that begin at one of the vertices are kept.
+    """
+    graph = layout.graph
+    wanted = np.zeros(graph.num_vertices, np.bool_)
+    wanted[sources] = True
+    found: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
+    for begin, end in row_ranges(graph.indptr, PIECE_EDGES):
+        first = int(graph.indptr[begin])
+        starts = np.asarray(graph.indices[first : graph.indptr[end]])
+        here = np.flatnonzero(wanted[starts])
+        ends = np.searchsorted(graph.indptr[begin : end + 1], first + here, side="right") - 1 + begin
+        found.append((starts[here].astype(np.int64), ends))
+    for starts, ends in _in_pieces(layout, pairs):
+        here = wanted[starts]
+        found.append((starts[here], ends[here]))
+    known = [np.concatenate(each) for each in zip(*found, strict=True)] if found else [np.empty(0, np.int64)] * 2
+    return Known(known[0], known[1], graph.num_vertices)
+
+
+def _in_pieces(
+    layout: Layout, pairs: Sequence[NDArray[np.int64]]
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """Sources and destinations, as layout ids, of pairs of global ids."""
+    for of_set in pairs:
+        for begin in range(0, len(of_set), PIECE_EDGES):
+            piece = layout.positions[of_set[begin : begin + PIECE_EDGES]]
+            yield piece[:, 0], piece[:, 1]
+
+
+def rounds(sources: NDArray[np.int64], entries: NDArray[np.int64]) -> Iterator[slice]:
+    """Cuts pairs, sorted by their sources, so that those of a piece know at most so much, or are of one source.
+
+    Args:
+        sources: int64 [n], ascending.
+        entries: int64 [N] of each source.
+    """
+    distinct, first = np.unique(sources, return_index=True)
+    total = np.cumsum(entries[distinct])
+    bounds, begin = np.append(first, len(sources)), 0
+    while begin < len(distinct):
+        before = total[begin - 1] if begin else 0
+        end = max(begin + 1, int(np.searchsorted(total, before + KNOWN_AT_ONCE, side="right")))
+        yield slice(int(bounds[begin]), int(bounds[end]))
+        begin = end
