@@ -7,8 +7,9 @@
 | ``uniform:K`` | K vertices, drawn by (seed, row of the pair) alone: the same in all epochs, whoever ranks the pair |
 | ``auto`` | ``given`` where the store has them; else ``all`` up to 10^13 multiplications, ``uniform:1000`` above |
 
-Neither u nor v is a candidate, nor, but for given ones, what u is known to belong with: message edges, training pairs
-and, of test pairs, validation pairs. A drawn vertex that is none of these is drawn again, and left out in the end.
+Given ones apart, neither u nor v is a candidate, nor what u is known to belong with: by message edges, by training
+pairs and, of test pairs, by validation pairs. A drawn vertex that is one of these is drawn again, and left out in the
+end.
 
 Legend: N vertices, m pairs of a set, n of them, K candidates of each. Vertices are layout ids.
 """
@@ -161,8 +162,8 @@ def known_of(layout: Layout, sources: NDArray[np.int64], pairs: Sequence[NDArray
         ends = np.searchsorted(graph.indptr[begin : end + 1], first + here, side="right") - 1 + begin
         found.append((starts[here].astype(np.int64), ends))
     for starts, ends in _in_pieces(layout, pairs):
-        here = wanted[starts]
-        found.append((starts[here], ends[here]))
+        kept = wanted[starts]
+        found.append((starts[kept], ends[kept]))
     known = [np.concatenate(each) for each in zip(*found, strict=True)] if found else [np.empty(0, np.int64)] * 2
     return Known(known[0], known[1], graph.num_vertices)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,9 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from gsplit.data import Layout
-from gsplit.device.precision import Precision
-from gsplit.engine.evaluation.exact import MAX_EDGES, ExactLevels
-from gsplit.engine.evaluation.sampled_targets import SampledTargets
+from gsplit.engine.evaluation.vectors import Vectors
 from gsplit.engine.inputs import SplitLoader
 from gsplit.engine.metrics import values_of
 from gsplit.engine.objective import Objective
@@ -23,20 +21,8 @@ from gsplit.parallel import Member, sum_over_trainers
 from gsplit.runs.log import finite
 
 
-class Stopped(Exception):
-    """The run was asked to stop, so that an evaluation left off. All trainers raise it, at the same place."""
-
-
-def never() -> bool:
-    """Return what an evaluation asks that nobody stops."""
-    return False
-
-
-class Evaluator:
+class Evaluator(Vectors):
     """Evaluates models on the vertices of a layout; every trainer makes every call.
-
-    An evaluation that is asked to stop skips the chunks that are left, on each trainer as soon as it sees that, and
-    makes all its collectives; at the end the trainers agree whether anyone did, and then there is no score.
 
     Args:
         layout: whose vertices they are.
@@ -44,15 +30,8 @@ class Evaluator:
         loader: of what belongs to segments.
         objective: that says what is right.
         levels: two buffers that all trainers map.
-        num_layers: of the models, L.
-        precision: in which they are called.
-        threads: that gather rows.
-        max_edges: of a chunk of exact evaluation.
         metrics: names of what is measured in the place of the objective's score.
-        fan_outs: neighbours of each layer L .. 1 that logits are computed from; None: all, exactly.
-        seed: of those draws.
-        stops: whether somebody has asked to stop; looked at before each chunk.
-        publish: called by all trainers before features are read, where these are trained.
+        options: the other arguments of :class:`Vectors`.
 
     Raises:
         Stopped: by what gives scores or logits of all vertices, where somebody did.
@@ -66,36 +45,11 @@ class Evaluator:
         objective: Objective,
         levels: tuple[SharedBuffer, SharedBuffer],
         *,
-        num_layers: int,
-        precision: Precision,
-        threads: int,
-        max_edges: int = MAX_EDGES,
         metrics: Sequence[str] = (),
-        fan_outs: Sequence[int] | None = None,
-        seed: int = 0,
-        stops: Callable[[], bool] = never,
-        publish: Callable[[], None] | None = None,
+        **options: Any,
     ) -> None:
-        self._publish = publish or (lambda: None)
-        self._graph, self._layout, self._member = layout.graph, layout, member
-        self._objective, self._num_layers, self._metrics = objective, num_layers, metrics
-        self._stops, self._skipped = stops, False
-        self._exact = ExactLevels(
-            layout,
-            member,
-            loader,
-            levels,
-            num_layers=num_layers,
-            precision=precision,
-            threads=threads,
-            max_edges=max_edges,
-            goes_on=self._goes_on,
-        )
-        self._sampled = (
-            None
-            if fan_outs is None
-            else SampledTargets(member, loader, fan_outs, precision=precision, seed=seed, goes_on=self._goes_on)
-        )
+        super().__init__(layout, member, loader, levels, **options)
+        self._objective, self._metrics = objective, metrics
 
     def score(self, model: nn.Module, ids: NDArray[np.int64]) -> float:
         """Accuracy, F1 or RMSE of a model on layout ids, over all trainers by their counts.
@@ -103,7 +57,7 @@ class Evaluator:
         Not a number where a logit is not finite: such a row has a largest entry, too, and would be scored by it.
         """
         counts = np.zeros(self._objective.num_counts)
-        for chunk, logits in self._logits(model, ids):
+        for chunk, logits in self._last(model, ids):
             labels = torch.from_numpy(self._graph.labels[chunk])
             counts += self._objective.counts(logits.cpu(), labels) if logits.isfinite().all() else math.nan
         self._agree()
@@ -120,7 +74,7 @@ class Evaluator:
             return {self._objective.name: finite(self.score(model, ids))}
         gathered = self._exact.shared(self._num_layers, len(ids), self._graph.num_classes)
         order = np.argsort(ids)
-        for chunk, logits in self._logits(model, ids):
+        for chunk, logits in self._last(model, ids):
             gathered[order[np.searchsorted(ids, chunk, sorter=order)]] = logits.cpu().numpy()
         self._agree()
         return self._measured(gathered, lambda: self._graph.labels[ids])
@@ -158,7 +112,7 @@ class Evaluator:
         """[N, C] of all vertices, in the order of global ids, on trainer 0; None on the others."""
         n, width = self._graph.num_vertices, self._graph.num_classes
         gathered = self._exact.shared(self._num_layers, n, width)
-        for chunk, logits in self._logits(model, np.arange(n)):
+        for chunk, logits in self._last(model, np.arange(n)):
             gathered[chunk] = logits.cpu().numpy()
         self._agree()
         result = None
@@ -167,28 +121,3 @@ class Evaluator:
             result[self._layout.permutation] = gathered
         self._member.barrier()
         return result
-
-    def vectors(
-        self, model: nn.Module, own: NDArray[np.int64], level: int | None = None
-    ) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
-        """Chunks of this trainer's vertices with their exact vectors; see :meth:`ExactLevels.vectors`."""
-        self._publish()
-        return self._exact.vectors(model, own, level)
-
-    def _logits(self, model: nn.Module, ids: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
-        """This trainer's share of some layout ids [n] with their logits [n, C], in pieces."""
-        self._skipped = False
-        self._publish()
-        if self._sampled is not None:
-            return self._sampled.logits(model, ids)
-        return self._exact.vectors(model, self._exact.own(ids))
-
-    def _goes_on(self, _: object = None) -> bool:
-        """Return whether the next chunk is to be computed."""
-        self._skipped = self._skipped or self._stops()
-        return not self._skipped
-
-    def _agree(self) -> None:
-        """Wait for all trainers; where one has skipped a chunk all raise Stopped."""
-        if any(sum_over_trainers([self._skipped], self._member)):
-            raise Stopped

@@ -143,10 +143,17 @@ class ExactLevels:
     def _called(self, function: Callable[..., Tensor], *arguments: Any) -> Tensor:
         return self._precision.called(self._member.device, function, *arguments)
 
-    def shared(self, level: int, rows: int, width: int) -> NDArray[Any]:
-        """Memory [rows, width] that all trainers map, in the place of a level; all make the call."""
+    def shared(self, level: int, rows: int, width: int, dtype: Any = None) -> NDArray[Any]:
+        """Memory [rows, width] that all trainers map, in the place of a level; all make the call.
+
+        Args:
+            level: whose buffer it is.
+            rows: of the memory.
+            width: of a row.
+            dtype: of its numbers; None: that of vectors of the last level.
+        """
         buffer = self._levels[level % 2]
-        dtype = torch.empty(0, dtype=self._precision.dtype).numpy().dtype
+        dtype = np.dtype(dtype or torch.empty(0, dtype=self._precision.dtype).numpy().dtype)
         if self._member.rank == 0:
             buffer.grow(rows * width * dtype.itemsize)
         self._member.barrier()

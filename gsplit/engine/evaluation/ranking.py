@@ -16,7 +16,7 @@ Legend: n pairs, N rows of the table, D their width, C candidates that all pairs
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -61,6 +61,12 @@ class Known:
         keys = np.unique(place.reshape(-1) * num_rows + destinations)
         self._rows = keys % num_rows
         self._indptr = np.searchsorted(keys, np.arange(len(self._sources) + 1) * num_rows)
+
+    @classmethod
+    def nothing(cls, num_rows: int) -> Known:
+        """Return what knows of no pair."""
+        none = np.empty(0, np.int64)
+        return cls(none, none, num_rows)
 
     def lists(self, sources: NDArray[np.int64], *also: NDArray[np.int64]) -> Lists:
         """What some sources know, and further rows [n] of each."""
@@ -107,7 +113,7 @@ class Scores(Protocol):
             sources: [n] rows of the table.
             destinations: [n] rows of the table.
             candidates: [C] distinct rows for all pairs, or [n, K] for each, -1 for none; None: the whole table.
-            left_out: rows that are no candidates.
+            left_out: rows of all, or of those for all pairs, that are no candidates.
         """
 
     def best(
@@ -162,8 +168,8 @@ class DotScores:
         above, equal = np.zeros(n, np.int64), np.zeros(n, np.int64)
         if candidates is not None and candidates.ndim == 2:
             indptr = np.arange(n + 1) * candidates.shape[1]
-            kept = _masked(candidates, left_out).reshape(-1)
-            _core.count_listed(of_pairs, self._table, bounds, indptr, kept, 1, above, equal, self._threads)
+            of_each = np.ascontiguousarray(candidates).reshape(-1)
+            _core.count_listed(of_pairs, self._table, bounds, indptr, of_each, 1, above, equal, self._threads)
             return above, equal
         _core.count_shared(of_pairs, self._table, bounds, candidates, above, equal, self._threads)
         taken = left_out.rows
@@ -252,9 +258,9 @@ class DecoderScores:
         """See :class:`Scores`."""
         above, equal = np.zeros(len(sources), np.int64), np.zeros(len(sources), np.int64)
         if candidates is not None and candidates.ndim == 2:
-            bounds, kept = self.pairs(sources, destinations), _masked(candidates, left_out)
-            pair, column = np.nonzero(kept >= 0)
-            scores = self.pairs(sources[pair], kept[pair, column])
+            bounds = self.pairs(sources, destinations)
+            pair, column = np.nonzero(candidates >= 0)
+            scores = self.pairs(sources[pair], candidates[pair, column])
             np.add.at(above, pair, ~(scores <= bounds[pair]))
             np.add.at(equal, pair, scores == bounds[pair])
             return above, equal
@@ -308,33 +314,42 @@ def masked(pairs: NDArray[np.int64], rows: NDArray[np.int64], left_out: Lists) -
     return np.where(keys[at] == asked, -1, rows)
 
 
-def _masked(candidates: NDArray[np.int64], left_out: Lists) -> NDArray[np.int64]:
-    return masked(np.arange(len(candidates))[:, None], candidates, left_out)
+OfPairs = Callable[[slice, Lists], NDArray[np.int64]]
+"""Gives the candidates [n, K] of some pairs, -1 for none, of which those that are left out are none."""
 
 
 def doubled_ranks(
     scores: Scores,
     sources: NDArray[np.int64],
     destinations: NDArray[np.int64],
-    candidates: NDArray[np.int64] | None,
+    candidates: NDArray[np.int64] | OfPairs | None,
     known: Known,
+    *,
+    each: int = 0,
+    rows_of: Callable[[NDArray[np.int64]], NDArray[np.int64]] | None = None,
 ) -> Iterator[tuple[slice, NDArray[np.int64]]]:
     """Twice the rank of each pair, piece by piece, with which pairs they are of.
 
     Args:
         scores: of rows.
-        sources: int64 [n].
-        destinations: int64 [n].
-        candidates: as :meth:`Scores.counts` has them; a pair's own ends are none.
+        sources: int64 [n] vertices.
+        destinations: int64 [n] vertices.
+        candidates: int64 [C] distinct vertices for all pairs, or what gives those of some pairs; None: all vertices.
+            A pair's own ends are none.
         known: what is left out of them.
+        each: K, where each pair has candidates of its own.
+        rows_of: gives the rows of some vertices; None: vertices are rows.
     """
-    entries = known.lengths(sources) + 1
-    if candidates is not None and candidates.ndim == 2:
-        entries += candidates.shape[1]
-    for piece in pieces(entries):
-        left_out = known.lists(sources[piece], sources[piece], destinations[piece])
-        of_piece = candidates[piece] if candidates is not None and candidates.ndim == 2 else candidates
-        above, equal = scores.counts(sources[piece], destinations[piece], of_piece, left_out)
+    for piece in pieces(known.lengths(sources) + 2 + each):
+        u, v, among = sources[piece], destinations[piece], candidates
+        left_out = known.lists(u, u, v)
+        if callable(among):
+            among, left_out = among(piece, left_out), Lists(np.zeros(len(u) + 1, np.int64), np.empty(0, np.int64))
+        if rows_of is not None:
+            u, v = rows_of(u), rows_of(v)
+            if among is not None:
+                among = np.where(among < 0, -1, rows_of(np.maximum(among, 0)))
+        above, equal = scores.counts(u, v, among, left_out)
         yield piece, 2 + 2 * above + equal
 
 
@@ -414,3 +429,24 @@ def _are_finite(positive: NDArray[Any], negative: NDArray[Any], negatives: bool 
     """Return whether there are scores, and all of them are finite."""
     enough = len(positive) > 0 and (len(negative) > 0 or not negatives)
     return bool(enough and np.isfinite(positive).all() and np.isfinite(negative).all())
+
+
+def measured(
+    name: str, doubled: NDArray[np.int64], positive: NDArray[np.float64], negative: NDArray[np.float64]
+) -> float:
+    """A metric of pairs: ``mrr``, ``hits@k``, ``auroc``, ``ap`` or ``ogb-hits@k``; NaN where it is not defined.
+
+    Args:
+        name: of the metric.
+        doubled: twice the rank of each pair.
+        positive: scores of the pairs.
+        negative: scores of pairs that do not belong together.
+    """
+    kind, _, k = name.partition("@")
+    if kind == "mrr":
+        return mean_reciprocal_rank(doubled)
+    if kind == "hits":
+        return hits(doubled, int(k))
+    if kind == "ogb-hits":
+        return hits_above(positive, negative, int(k))
+    return (area_under_roc if kind == "auroc" else average_precision)(positive, negative)

@@ -60,7 +60,14 @@ def brute(table, sources, destinations, candidates, known_pairs):
 
 def ranks(scores, sources, destinations, candidates, known):
     out = np.full(len(sources), -1)
-    for piece, doubled in doubled_ranks(scores, sources, destinations, candidates, known):
+    of_pairs, each = candidates, 0
+    if candidates is not None and candidates.ndim == 2:
+        each = candidates.shape[1]
+
+        def of_pairs(piece, left_out):
+            return ranking.masked(np.arange(len(candidates[piece]))[:, None], candidates[piece], left_out)
+
+    for piece, doubled in doubled_ranks(scores, sources, destinations, of_pairs, known, each=each):
         out[piece] = doubled
     return out
 

@@ -1,0 +1,110 @@
+"""Vectors that models give vertices, exactly or on sampled neighbourhoods, until somebody asks to stop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from gsplit.data import Layout
+from gsplit.device.precision import Precision
+from gsplit.engine.evaluation.exact import MAX_EDGES, ExactLevels
+from gsplit.engine.evaluation.sampled_targets import SampledTargets
+from gsplit.engine.inputs import SplitLoader
+from gsplit.host import SharedBuffer
+from gsplit.parallel import Member, sum_over_trainers
+
+
+class Stopped(Exception):
+    """The run was asked to stop, so that an evaluation left off. All trainers raise it, at the same place."""
+
+
+def never() -> bool:
+    """Return what an evaluation asks that nobody stops."""
+    return False
+
+
+class Vectors:
+    """Computes vectors of the vertices of a layout by models; every trainer makes every call.
+
+    An evaluation that is asked to stop skips the chunks that are left, on each trainer as soon as it sees that, and
+    makes all its collectives; at the end the trainers agree whether anyone did, and then there is no score.
+
+    Args:
+        layout: whose vertices they are.
+        member: this trainer.
+        loader: of what belongs to segments.
+        levels: two buffers that all trainers map.
+        num_layers: of the models, L.
+        precision: in which they are called.
+        threads: that gather rows.
+        max_edges: of a chunk of exact evaluation.
+        fan_outs: neighbours of each layer L .. 1 that vectors are computed from; None: all, exactly.
+        seed: of those draws.
+        stops: whether somebody has asked to stop; looked at before each chunk.
+        publish: called by all trainers before features are read, where these are trained.
+    """
+
+    def __init__(
+        self,
+        layout: Layout,
+        member: Member,
+        loader: SplitLoader,
+        levels: tuple[SharedBuffer, SharedBuffer],
+        *,
+        num_layers: int,
+        precision: Precision,
+        threads: int,
+        max_edges: int = MAX_EDGES,
+        fan_outs: Sequence[int] | None = None,
+        seed: int = 0,
+        stops: Callable[[], bool] = never,
+        publish: Callable[[], None] | None = None,
+    ) -> None:
+        self._publish = publish or (lambda: None)
+        self._graph, self._layout, self._member = layout.graph, layout, member
+        self._num_layers, self._threads = num_layers, threads
+        self._stops, self._skipped = stops, False
+        self._exact = ExactLevels(
+            layout,
+            member,
+            loader,
+            levels,
+            num_layers=num_layers,
+            precision=precision,
+            threads=threads,
+            max_edges=max_edges,
+            goes_on=self._goes_on,
+        )
+        self._sampled = (
+            None
+            if fan_outs is None
+            else SampledTargets(member, loader, fan_outs, precision=precision, seed=seed, goes_on=self._goes_on)
+        )
+
+    def vectors(
+        self, model: nn.Module, own: NDArray[np.int64], level: int | None = None
+    ) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
+        """Chunks of this trainer's vertices with their exact vectors; see :meth:`ExactLevels.vectors`."""
+        self._publish()
+        return self._exact.vectors(model, own, level)
+
+    def _last(self, model: nn.Module, ids: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
+        """This trainer's share of some layout ids [n] with their vectors of the last level [n, C], in pieces."""
+        self._skipped = False
+        self._publish()
+        if self._sampled is not None:
+            return self._sampled.logits(model, ids)
+        return self._exact.vectors(model, self._exact.own(ids))
+
+    def _goes_on(self, _: object = None) -> bool:
+        """Return whether the next chunk is to be computed."""
+        self._skipped = self._skipped or self._stops()
+        return not self._skipped
+
+    def _agree(self) -> None:
+        """Wait for all trainers; where one has skipped a chunk all raise Stopped."""
+        if any(sum_over_trainers([self._skipped], self._member)):
+            raise Stopped
