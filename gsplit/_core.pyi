@@ -78,6 +78,19 @@ class _Sampler:
         edge_ids: bool,
     ) -> None: ...
     def number_by_id(self) -> None: ...
+    def put_pairs(
+        self,
+        targets: NDArray[np.int64],
+        sources: NDArray[np.int32],
+        destinations: NDArray[np.int32],
+        own: NDArray[np.int32],
+        shared: NDArray[np.int32],
+        masked: NDArray[np.uint8],
+        rows: NDArray[np.int64],
+        groups_of_all: int,
+        negatives_of_all: int,
+        turned: bool,
+    ) -> None: ...
     def segment_bytes(self, rank: int) -> int: ...
     def write_segment(self, rank: int, out: NDArray[np.uint8]) -> None: ...
 

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 from gsplit.config.fields import MOST_FACTOR, Accepted, Checked, Range
 from gsplit.config.flags import Aliases
+from gsplit.config.links import LINK_LOSSES, LINK_METRIC
 from gsplit.config.parallel import SAMPLED
 from gsplit.config.rules import NOT_RESUMED, RESULTS, Only
 
@@ -23,9 +24,14 @@ METRICS = (*OF_CLASSES, *ERRORS)
 """Metrics that may be asked for."""
 DEFAULT_METRIC = {"classes": "accuracy", "labels": "micro-f1", "regression": "rmse"}
 """What models are chosen by where no metric is asked for, by the task of the graph."""
-LOSSES = {"cross-entropy": "classes", "bce": "labels", **dict.fromkeys(("mse", "mae", "huber"), "regression")}
-"""Losses by name, with the task of the graphs that they are for."""
-DEFAULT_LOSS = {"classes": "cross-entropy", "labels": "bce", "regression": "mse"}
+LOSSES = {
+    **dict.fromkeys(LINK_LOSSES, "links"),
+    "cross-entropy": "classes",
+    "bce": "labels",
+    **dict.fromkeys(("mse", "mae", "huber"), "regression"),
+}
+"""Losses by name, with the task that they are for; bce is for links, too."""
+DEFAULT_LOSS = {"classes": "cross-entropy", "labels": "bce", "regression": "mse", "links": "bce"}
 """The losses that are taken where none is asked for, by the task."""
 
 
@@ -54,8 +60,8 @@ def parse_metrics(text: str) -> tuple[str, ...]:
     """
     names = tuple(text.split(","))
     for name in names:
-        if name not in METRICS:
-            raise ValueError(f"there is no {name!r}; there are {', '.join(METRICS)}")
+        if name not in METRICS and not LINK_METRIC.fullmatch(name):
+            raise ValueError(f"there is no {name!r}; there are {', '.join(METRICS)}, and of links mrr, hits@10, ...")
     if len(set(names)) < len(names):
         raise ValueError(f"{text} names a metric twice")
     return names
@@ -79,7 +85,8 @@ class ObjectiveConfig(Checked):
     """The loss. One class of several: cross-entropy. Several labels: bce, binary cross-entropy. Numbers, of graphs
     that were imported with --task regression: mse, the mean squared error, by default, mae, the mean absolute error,
     or huber, which is squared below --huber-delta and absolute above it. Or package.module:function, one of yours of
-    logits and labels, which gives a value for each target, or their sum (docs/bring_your_own_model.md)."""
+    logits and labels, which gives a value for each target, or their sum (docs/bring_your_own_model.md). Links: bce by
+    default, of each pair and each candidate; softmax over a pair and its candidates; bpr; margin."""
     huber_delta: Annotated[float, Range(above=0, below=math.inf), Only(loss="huber"), RESULTS] = 1.0
     """huber: the error at which it goes from squared to absolute."""
     class_weights: Annotated[

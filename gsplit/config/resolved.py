@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gsplit.config.features import CacheName
+from gsplit.config.links import TaskName
 from gsplit.config.model import PrecisionName
 from gsplit.config.train import TrainConfig
 from gsplit.errors import InputError
@@ -26,12 +27,15 @@ class Placed(TrainConfig):
     """Share of hidden values that is dropped."""
     precision: PrecisionName
     """The precision, by its first name."""
+    task: TaskName
+    """What is learned."""
 
     @classmethod
     def of(cls, asked: TrainConfig, trainers: int, device: str) -> Placed:
         """Return what is known before an engine decides: trainers, their devices, layers, dropout and precision."""
         known = {"gpus": trainers, "device": device, "num_layers": asked.layers, "dropout": asked.share_dropped}
-        return cls(**(vars(asked) | known | {"precision": asked.precision or "32"}))
+        known |= {"precision": asked.precision or "32", "task": asked.task or "vertices"}
+        return cls(**(vars(asked) | known))
 
     def resolved(
         self, *, split_group: int, samplers: int, cache: CacheName, cache_size: str | None = None, **decided: Any

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gsplit.config.features import FeaturesConfig
+from gsplit.config.links import LinksConfig
 from gsplit.config.model import ModelConfig
 from gsplit.config.optimisation import ObjectiveConfig, OptimisationConfig
 from gsplit.config.parallel import ParallelConfig
@@ -53,7 +54,14 @@ ELSEWHERE: dict[str, str | Callable[[str], str]] = {
 # The fields of the last base come first, in --help too.
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig(
-    FeaturesConfig, ParallelConfig, ObjectiveConfig, OptimisationConfig, SamplingConfig, ModelConfig, RunConfig
+    FeaturesConfig,
+    ParallelConfig,
+    LinksConfig,
+    ObjectiveConfig,
+    OptimisationConfig,
+    SamplingConfig,
+    ModelConfig,
+    RunConfig,
 ):
     """Train a graph neural network, split-parallel, on all the GPUs of this host.
 

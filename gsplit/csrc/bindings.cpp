@@ -20,6 +20,7 @@
 #include "gather.hpp"
 #include "graph.hpp"
 #include "mail.hpp"
+#include "pair_block.hpp"
 #include "sampler.hpp"
 #include "shuffle.hpp"
 #include "signals.hpp"
@@ -58,13 +59,15 @@ struct BoundSampler {
   std::optional<Array<float>> edge_weight;
   gsplit::MiniBatchId id;
   gsplit::SegmentContents contents;
+  std::vector<gsplit::PairSplit> pairs;  // [P] of the last mini-batch; empty where it has none
+  std::vector<int64_t> offsets;
   bool sampled = false;  // the last call gave a whole mini-batch
 
   BoundSampler(Array<int64_t> indptr_, Array<Index> indices_, Array<int64_t> global_ids_,
-               std::vector<int64_t> offsets, int64_t memory, int threads, bool partial_sums)
+               std::vector<int64_t> offsets_, int64_t memory, int threads, bool partial_sums)
       : indptr(std::move(indptr_)), indices(std::move(indices_)), global_ids(std::move(global_ids_)),
-        sampler({span_of(indptr), span_of(indices), span_of(global_ids)}, std::move(offsets), memory, threads,
-                partial_sums) {}
+        sampler({span_of(indptr), span_of(indices), span_of(global_ids)}, offsets_, memory, threads, partial_sums),
+        offsets(std::move(offsets_)) {}
 
   bool sample(Array<int64_t> targets, Array<int64_t> fan_outs, uint64_t seed, int64_t epoch, int64_t batch,
               int64_t micro, int64_t num_targets, bool with_edge_ids, int64_t max_edges) {
@@ -121,7 +124,18 @@ struct BoundSampler {
   void begin(gsplit::MiniBatchId of_batch, gsplit::SegmentContents carried) {
     id = of_batch;
     contents = carried;
+    pairs.clear();
     sampled = false;
+  }
+
+  void put_pairs(Array<int64_t> targets, Array<int32_t> sources, Array<int32_t> destinations, Array<int32_t> own,
+                 Array<int32_t> shared, Array<uint8_t> masked, Array<int64_t> rows, int64_t groups_of_all,
+                 int64_t negatives_of_all, bool turned) {
+    checked_rank(0);
+    nb::gil_scoped_release unlocked;
+    pairs = gsplit::split_pairs(sampler.splits(), offsets, span_of(targets),
+                                {span_of(sources), span_of(destinations), span_of(own), span_of(shared),
+                                 span_of(masked), span_of(rows), groups_of_all, negatives_of_all, turned});
   }
 
   gsplit::DrawKey key(uint64_t seed) const {
@@ -136,14 +150,14 @@ struct BoundSampler {
   }
 
   int64_t segment_bytes(int64_t rank) const {
-    return gsplit::segment_bytes(sampler.splits(), checked_rank(rank), contents);
+    return gsplit::segment_bytes(sampler.splits(), pairs, checked_rank(rank), contents);
   }
 
   void write_segment(int64_t rank, Bytes out) const {
     if (static_cast<int64_t>(out.size()) < segment_bytes(rank))
       throw nb::value_error("the buffer is smaller than the segment");
     nb::gil_scoped_release unlocked;
-    gsplit::write_segment(sampler.splits(), static_cast<int>(rank), contents, id, out.data());
+    gsplit::write_segment(sampler.splits(), pairs, static_cast<int>(rank), contents, id, out.data());
   }
 };
 
@@ -168,6 +182,9 @@ void bind_sampler(nb::module_& m, const char* name) {
            nb::arg("scales").none(), nb::arg("scale").none(), nb::arg("epoch"), nb::arg("batch"), nb::arg("micro"),
            nb::arg("num_targets"), nb::arg("edge_ids"))
       .def("number_by_id", [](Self& self) { self.sampler.number_by_id(); })
+      .def("put_pairs", &Self::put_pairs, nb::arg("targets"), nb::arg("sources"), nb::arg("destinations"),
+           nb::arg("own"), nb::arg("shared"), nb::arg("masked"), nb::arg("rows"), nb::arg("groups_of_all"),
+           nb::arg("negatives_of_all"), nb::arg("turned"))
       .def("segment_bytes", &Self::segment_bytes, nb::arg("rank"))
       .def("write_segment", &Self::write_segment, nb::arg("rank"), nb::arg("out"));
 }

@@ -3,6 +3,8 @@
 #include <array>
 #include <cstring>
 
+#include "pair_block.hpp"
+
 namespace gsplit {
 namespace {
 
@@ -102,16 +104,39 @@ std::vector<int64_t> put_layer(Cursor& cursor, const std::vector<Split>& splits,
   return words;
 }
 
-int64_t lay_out(const std::vector<Split>& splits, int rank, SegmentContents contents, const MiniBatchId& id,
-                uint8_t* out) {
+/// Writes the pairs that a split scores; returns where their words are.
+int64_t put_pairs(Cursor& cursor, const std::vector<PairSplit>& pairs, int rank) {
+  const PairSplit& own = pairs[rank];
+  std::vector<int64_t> words{static_cast<int64_t>(own.sources.size()),
+                             own.groups_of_all,
+                             own.negatives_of_all,
+                             own.candidates,
+                             static_cast<int64_t>(own.shared.size()),
+                             own.turned,
+                             cursor.put(own.sources),
+                             cursor.put(own.destinations),
+                             cursor.put(own.own),
+                             cursor.put(own.shared),
+                             own.masked.empty() ? 0 : cursor.put(own.masked),
+                             cursor.put(own.rows),
+                             cursor.begin()};
+  for (const auto& rows : own.send_rows) cursor.append(rows);
+  for (const auto& rows : own.send_rows) words.push_back(static_cast<int64_t>(rows.size()));
+  for (const PairSplit& peer : pairs) words.push_back(static_cast<int64_t>(peer.send_rows[rank].size()));
+  return cursor.put(words);
+}
+
+int64_t lay_out(const std::vector<Split>& splits, const std::vector<PairSplit>& pairs, int rank,
+                SegmentContents contents, const MiniBatchId& id, uint8_t* out) {
   const Split& split = splits[rank];
   const auto parts = static_cast<int64_t>(splits.size());
   const auto layers = static_cast<int64_t>(split.layers.size()) - 1;
   const int64_t layer_words = LAYER_FIXED_WORDS + (contents.scales ? 1 : 0) + 2 * parts;
-  const int64_t words = HEADER_FIXED_WORDS + (layers + 1) + layers * layer_words;
+  const int64_t words = HEADER_FIXED_WORDS + (layers + 1) + layers * layer_words + (pairs.empty() ? 0 : 1);
   const int64_t flags = (contents.edge_ids ? SEGMENT_HAS_EDGE_IDS : 0) | (contents.scales ? SEGMENT_HAS_SCALES : 0) |
                         (contents.sure_loops ? SEGMENT_SURE_LOOPS : 0) |
-                        (contents.drawn_targets ? SEGMENT_DRAWN_TARGETS : 0);
+                        (contents.drawn_targets ? SEGMENT_DRAWN_TARGETS : 0) |
+                        (pairs.empty() ? 0 : SEGMENT_HAS_PAIRS);
 
   std::vector<int64_t> header;
   header.reserve(words);
@@ -133,6 +158,7 @@ int64_t lay_out(const std::vector<Split>& splits, int rank, SegmentContents cont
       header.insert(header.end(), shared.begin(), shared.end());
     }
   }
+  if (!pairs.empty()) header.push_back(put_pairs(cursor, pairs, rank));
   const int64_t total = cursor.begin();
   header[2] = total;
   if (out != nullptr) std::memcpy(out, header.data(), header.size() * 8);
@@ -141,13 +167,14 @@ int64_t lay_out(const std::vector<Split>& splits, int rank, SegmentContents cont
 
 }  // namespace
 
-int64_t segment_bytes(const std::vector<Split>& splits, int rank, SegmentContents contents) {
-  return lay_out(splits, rank, contents, {}, nullptr);
+int64_t segment_bytes(const std::vector<Split>& splits, const std::vector<PairSplit>& pairs, int rank,
+                      SegmentContents contents) {
+  return lay_out(splits, pairs, rank, contents, {}, nullptr);
 }
 
-void write_segment(const std::vector<Split>& splits, int rank, SegmentContents contents, const MiniBatchId& id,
-                   uint8_t* out) {
-  lay_out(splits, rank, contents, id, out);
+void write_segment(const std::vector<Split>& splits, const std::vector<PairSplit>& pairs, int rank,
+                   SegmentContents contents, const MiniBatchId& id, uint8_t* out) {
+  lay_out(splits, pairs, rank, contents, id, out);
 }
 
 }  // namespace gsplit

@@ -57,6 +57,7 @@ inline constexpr int64_t SEGMENT_HAS_EDGE_IDS = 1;
 inline constexpr int64_t SEGMENT_HAS_SCALES = 2;
 inline constexpr int64_t SEGMENT_SURE_LOOPS = 4;
 inline constexpr int64_t SEGMENT_DRAWN_TARGETS = 8;
+inline constexpr int64_t SEGMENT_HAS_PAIRS = 16;
 inline constexpr int64_t HEADER_FIXED_WORDS = 12;
 inline constexpr int64_t LAYER_FIXED_WORDS = 7;
 inline constexpr int64_t SUMS_WORDS = 9;
@@ -69,11 +70,14 @@ struct SegmentContents {
   bool drawn_targets = false;  // a target was drawn with the chance that its scale has, so its loss counts the scale
 };
 
-/// Bytes that write_segment() will fill for split `rank`.
-int64_t segment_bytes(const std::vector<Split>& splits, int rank, SegmentContents contents);
+struct PairSplit;
+
+/// Bytes that write_segment() will fill for split `rank`. pairs: [P], or empty where the mini-batch has none.
+int64_t segment_bytes(const std::vector<Split>& splits, const std::vector<PairSplit>& pairs, int rank,
+                      SegmentContents contents);
 
 /// Writes split `rank` to `out`, which has segment_bytes() bytes and starts on an 8-byte boundary.
-void write_segment(const std::vector<Split>& splits, int rank, SegmentContents contents, const MiniBatchId& id,
-                   uint8_t* out);
+void write_segment(const std::vector<Split>& splits, const std::vector<PairSplit>& pairs, int rank,
+                   SegmentContents contents, const MiniBatchId& id, uint8_t* out);
 
 }  // namespace gsplit

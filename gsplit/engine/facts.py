@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from gsplit.config.resolved import Resolved
 from gsplit.config.rules import Not
 from gsplit.data.graph import Task
 from gsplit.engine.objectives.own_loss import OwnLoss, is_built_in
+from gsplit.engine.objectives.pairs import OwnPairLoss
 from gsplit.models.registry import BUILT_IN, Described
 
 Facts = dict[str, Any]
 
 
-def facts_of(config: Resolved, task: Task, described: Described, own_loss: OwnLoss | None) -> Facts:
+def facts_of(
+    config: Resolved, task: Task | Literal["links"], described: Described, own_loss: OwnLoss | OwnPairLoss | None
+) -> Facts:
     """Return what the rules of fields go by: the values that were decided, and facts that no field holds.
 
     Args:
         config: as decided.
-        task: of the graph.
+        task: of the graph, or links.
         described: the model.
         own_loss: a loss of the user's, if any.
     """

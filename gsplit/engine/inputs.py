@@ -17,7 +17,7 @@ from gsplit.features import EdgeLoader, FeatureLoader, HostRows
 from gsplit.features.estimates import Estimate
 from gsplit.kernels import Edges, StoredRows, TwoWayEdges
 from gsplit.models.prepared import Needs
-from gsplit.nn import BatchComm, Block, Route
+from gsplit.nn import BatchComm, Block, PairBlock, Route
 from gsplit.runs.log import level_name
 from gsplit.sampling import Segment
 from gsplit.supply.ring import Handle
@@ -101,11 +101,13 @@ class SplitLoader:
             x: [n_0, D] features of the own vertices of level 0, loaded by :attr:`features`.
             share_of_whole: see :class:`MiniBatch`; it counts where the rule draws targets.
         """
+        data = accelerator.moved(segment.data, self.device)
         return MiniBatch(
             handle=handle,
             num_targets=segment.num_targets,
             comm=comm,
-            blocks=self.blocks(segment, comm),
+            blocks=self.blocks(segment, comm, data),
+            pairs=None if segment.pairs is None else pair_block_of(segment, data, comm),
             x=x,
             labels=self.labels(segment),
             loaded=self.features.take_counters(),
@@ -125,9 +127,10 @@ class SplitLoader:
         """
         return Inputs(self.blocks(segment, comm), self.features.load(segment.vertices))
 
-    def blocks(self, segment: Segment, comm: BatchComm | None) -> dict[int, Block]:
-        """The blocks alone, where the rows do not come from the features."""
-        return blocks_of(segment, self.device, comm, **self.edges.load(segment), graph_loops=self._loops(segment))
+    def blocks(self, segment: Segment, comm: BatchComm | None, data: Tensor | None = None) -> dict[int, Block]:
+        """The blocks alone, where the rows do not come from the features; ``data`` is the segment on the device."""
+        loops = self._loops(segment)
+        return blocks_of(segment, self.device, comm, **self.edges.load(segment), graph_loops=loops, data=data)
 
     def whole_blocks(self, segment: Segment) -> dict[int, Block]:
         """Blocks of all neighbours, not split, which answer out-degrees with those of the whole graph."""
@@ -173,6 +176,7 @@ def blocks_of(
     sums_all: Container[int] = (),
     whole_out_degrees: Callable[[], Tensor] | None = None,
     graph_loops: Callable[[], Tensor] | None = None,
+    data: Tensor | None = None,
 ) -> dict[int, Block]:
     """The blocks of all layers, keyed 1 .. L. Copies the segment to the device in one piece.
 
@@ -189,13 +193,10 @@ def blocks_of(
         sums_all: layers whose sums stand for all in-edges.
         whole_out_degrees: gives the out-degrees of the same vertices, for blocks with all neighbours.
         graph_loops: says which of the same vertices have an edge to themselves.
+        data: the segment on the device, where it has been copied before.
     """
     assert comm is not None or segment.parts == 1
-    data = accelerator.moved(segment.data, device)
-
-    def view(at: int, count: int, dtype: torch.dtype) -> Tensor:
-        return data[at : at + count * dtype.itemsize].view(dtype)
-
+    view = _views(accelerator.moved(segment.data, device) if data is None else data)
     blocks: dict[int, Block] = {}
     for layer, header in segment.layers.items():
         route = None
@@ -239,6 +240,47 @@ def blocks_of(
     return blocks
 
 
+def pair_block_of(segment: Segment, data: Tensor, comm: BatchComm) -> PairBlock:
+    """The pairs that a split scores, of a segment that lies on the device as ``data``."""
+    header, view = segment.pairs, _views(data)
+    assert header is not None
+    groups, own, shared = header.num_groups, header.num_own_candidates, header.num_shared_candidates
+    masked = None
+    if header.masked_at:
+        masked = view(header.masked_at, groups * (own + shared), torch.bool).view(groups, own + shared)
+    route = None
+    if segment.parts > 1:
+        route = Route(
+            send_rows=view(header.send_rows_at, sum(header.send_counts), torch.int32),
+            send_counts=header.send_counts,
+            receive_counts=header.receive_counts,
+            layer=segment.num_layers + 1,
+            always_returns=True,
+        )
+    return PairBlock(
+        sources=view(header.sources_at, groups, torch.int32),
+        destinations=view(header.destinations_at, groups, torch.int32),
+        own=view(header.own_candidates_at, groups * own, torch.int32).view(groups, own),
+        shared=view(header.shared_candidates_at, shared, torch.int32),
+        masked=masked,
+        rows=segment.pair_rows.copy(),  # the segment's memory is another mini-batch's soon
+        groups_of_all=header.groups_of_all,
+        negatives_of_all=header.negatives_of_all,
+        turned=header.turned,
+        route=route,
+        comm=comm,
+    )
+
+
+def _views(data: Tensor) -> Callable[[int, int, torch.dtype], Tensor]:
+    """A function that views ``count`` values of a type from a byte of ``data`` on."""
+
+    def view(at: int, count: int, dtype: torch.dtype) -> Tensor:
+        return data[at : at + count * dtype.itemsize].view(dtype)
+
+    return view
+
+
 def segment_counts(segment: Segment) -> dict[str, int]:
     """Count a split's edges, vertices of each level and bytes of the segment (docs/formats.md, "Run")."""
     return {
@@ -246,5 +288,20 @@ def segment_counts(segment: Segment) -> dict[str, int]:
         "computed_edges": segment.num_computed_edges,
         "computed_vertices": sum(segment.level_sizes[1:]),
         "segment_bytes": segment.num_bytes,
+        **_pair_counts(segment),
         **{level_name(level): size for level, size in enumerate(segment.level_sizes)},
+    }
+
+
+def _pair_counts(segment: Segment) -> dict[str, int]:
+    """Count a split's pairs and candidates, and the rows that it sends for those of others; nothing without pairs."""
+    header = segment.pairs
+    if header is None:
+        return {}
+    candidates = header.num_groups * (header.num_own_candidates + header.num_shared_candidates)
+    return {
+        "pairs": header.num_groups,
+        "candidates": candidates,
+        "masked_candidates": int(segment.masked_candidates.sum()),
+        "score_rows": sum(header.send_counts),
     }

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from gsplit.features import LoadCounters
 from gsplit.kernels import StoredRows
-from gsplit.nn import BatchComm, Block, Neighbourhood
+from gsplit.nn import BatchComm, Block, Neighbourhood, PairBlock
 from gsplit.supply.ring import Handle
 
 
@@ -22,7 +22,7 @@ class MiniBatch:
     handle: Handle
     """Ticket of the mini-batch, and where it was sampled."""
     num_targets: int
-    """Number of targets of all trainers, by which the sum of losses is divided."""
+    """Number of targets of all trainers."""
     comm: BatchComm
     """What its collectives share."""
     blocks: Mapping[int, Neighbourhood]
@@ -45,6 +45,14 @@ class MiniBatch:
     """How often this trainer counts all training vertices in what the sum of losses is divided by; None: the sum is
     divided by what the targets weigh."""
 
+    pairs: PairBlock | None = None
+    """The pairs that this trainer scores; None where labels are learned."""
+
+    @property
+    def counted(self) -> int:
+        """Number of what a sum of losses is divided by: targets of all trainers, or their pairs and candidates."""
+        return self.num_targets if self.pairs is None else self.pairs.groups_of_all + self.pairs.negatives_of_all
+
     @property
     def epoch(self) -> int:
         """Epoch that it belongs to, from 0."""
@@ -63,6 +71,8 @@ class MiniBatch:
     def tensors(self) -> Iterator[Tensor]:
         """All that was loaded, one tensor of each piece of memory: those of a segment share theirs."""
         loaded: list[object] = [self.x, self.labels, self.target_weights]
+        if self.pairs is not None:
+            loaded += (getattr(self.pairs, field.name) for field in fields(self.pairs))
         for block in self.blocks.values():
             if isinstance(block, Block):
                 loaded += (getattr(block, field.name) for field in fields(block))

@@ -17,6 +17,7 @@ from gsplit.config.train import TrainConfig
 from gsplit.device.precision import Precision
 from gsplit.engine.dry.step_bytes import StepBytes
 from gsplit.engine.objectives.own_loss import OwnLoss
+from gsplit.engine.objectives.pairs import OwnPairLoss
 from gsplit.engine.strategy import Strategy
 from gsplit.models import registry
 from gsplit.models.prepared import Needs, prepare
@@ -40,7 +41,7 @@ class Run:
     pickled_model: bytes | None = None
     """A model that was handed over, or None to build the one the signature names. Bytes, because a module sent
     to another process would arrive in shared memory, and every trainer would train the same weights."""
-    own_loss: OwnLoss | None = None
+    own_loss: OwnLoss | OwnPairLoss | None = None
     """A loss of the user's, or None for one that the configuration names."""
     step: StepBytes | None = None
     """What a training step takes of an accelerator, as a dry run found it; None on the CPU, and where none could."""
@@ -54,7 +55,8 @@ class Run:
     def new_model(self) -> nn.Module:
         """The model, ready for blocks: as it was handed over, or freshly initialised from torch's generator."""
         given = self.pickled_model
-        return prepare(registry.build(self.signature, self.config) if given is None else pickle.loads(given)).model
+        model = registry.build(self.signature, self.config) if given is None else pickle.loads(given)
+        return registry.with_decoder(prepare(model).model, self.signature)
 
     @property
     def folder(self) -> Path:

@@ -13,6 +13,7 @@ from gsplit.engine.engines import engine_of
 from gsplit.engine.evaluation import bounds_of
 from gsplit.engine.run import Run
 from gsplit.sampling import split_offsets
+from gsplit.sampling.links import TrainingPairs
 
 MOST_LISTED = 8
 """Numbers that are listed one by one; of more the least and the largest are named."""
@@ -24,6 +25,10 @@ def shares(run: Run, layout: Layout) -> str | None:
     if config.strategy not in STRATEGIES:
         return None
     together = f"{trainers} trainers together" if trainers > 1 else "one trainer"
+    if config.task == "links":
+        number = TrainingPairs(layout, edges=config.pairs == "edges").number
+        pairs = min(config.batch_size, config.epoch_pairs or number, number)
+        return f"a mini-batch has {pairs:,} pairs, of {together} (--batch-size {config.batch_size}, over all)"
     if config.strategy == "full":
         own = np.histogram(train_idx, bounds_of(layout, trainers))[0]
         return f"an epoch is one step on {len(train_idx):,} training vertices, of {together}{_each(own)}"

@@ -6,6 +6,7 @@ import logging
 import pickle
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -13,6 +14,7 @@ from torch import nn
 
 import gsplit._core as _core
 from gsplit.config.fields import flag_of
+from gsplit.config.links import TaskName
 from gsplit.config.model import PrecisionName
 from gsplit.config.optimisation import DEFAULT_METRIC, ERRORS
 from gsplit.config.predict import check_what
@@ -34,19 +36,22 @@ from gsplit.engine.facts import facts_of
 from gsplit.engine.fastest_precision import fastest_precision
 from gsplit.engine.metrics import RANKED, check_installed, is_defined
 from gsplit.engine.objective import objective_for
-from gsplit.engine.objectives.own_loss import LossFunction, own_loss
+from gsplit.engine.objectives.own_loss import LossFunction, OwnLoss, own_loss
+from gsplit.engine.objectives.pairs import OwnPairLoss, PairFunction, own_pair_loss
 from gsplit.engine.rows.trained import with_width
 from gsplit.engine.run import Run
 from gsplit.engine.sampled.edge_weights import Weighed, check_weights_of_training
 from gsplit.engine.sampled.rules import check_model_of_rule
+from gsplit.engine.tasks.links import check_links, decoder_described, embedding_width, for_links, task_named
 from gsplit.errors import InputError
 from gsplit.files import real_path
 from gsplit.host import check_memory
 from gsplit.launch.effects import flags_without_effect, refuse
 from gsplit.launch.in_reach import no_layout
 from gsplit.models import registry
+from gsplit.models.decoding import decoder_of
 from gsplit.models.initial import load_initial
-from gsplit.models.registry import BUILT_IN, Described, describe
+from gsplit.models.registry import BUILT_IN, DECODER, Described, describe
 
 logger = logging.getLogger(__name__)
 
@@ -78,8 +83,13 @@ def resolve(
     if config.dry_run and config.check_model:
         raise InputError("--dry-run and --check-model each show something else and train nothing; drop one")
     layout = open_layout(real_path(config.layout))
-    _check_trainable(layout, config.train_features)
-    _check_scores_are_known(config, layout)
+    _check_features(layout, config.train_features)
+    if (task := task_named(config, layout)) == "links":
+        check_links(config, layout)
+        layout = for_links(layout, embedding_width(config))
+    else:
+        _check_trainable(layout)
+    _check_scores_are_known(config, task, layout)
     _warn_of_other_sampling(config, layout)
     _say_rounded(config, layout)
     trainers = trainers_of(config.gpus, layout.parts)
@@ -90,21 +100,17 @@ def resolve(
         out=out,
         threads=threads_of(config.threads, trainers),
         precision=_precision(config, device),
+        task=task,
     )
-    own = own_loss(config.loss, loss, layout.graph, Precision.named(asked.precision).dtype)
-    objective_for(config, layout.graph, own=own)
-    if own is not None and own.returns == "a sum" and RULES[config.sampling].draws_targets:
-        raise InputError(
-            f"--sampling {config.sampling} counts each target by how often it is drawn, and the loss {own.name} "
-            "gives a sum; let it return a value for each target"
-        )
-    check_what(config.save_predictions, layout.graph.task, "--save-predictions")
-    if config.metrics is not None:
-        check_installed()
+    own: OwnLoss | OwnPairLoss | None
+    if task == "links":
+        own = own_pair_loss(config.loss, cast("PairFunction | None", loss), Precision.named(asked.precision).dtype)
+    else:
+        own = _loss_of_labels(asked, layout, loss)
     placed, width = Placed.of(asked, trainers, device), asked.train_features
     described = describe(placed, layout.graph if width is None else with_width(layout.graph, width), model)
     engine, resolved = resolved_by_engine(_with_rows(placed, layout, described), layout)
-    facts = facts_of(resolved, layout.graph.task, described, own)
+    facts = facts_of(resolved, "links" if task == "links" else layout.graph.task, described, own)
     without_effect = tuple(flags_without_effect(asked, facts, described))
     refuse(without_effect, asked, before)
     if facts["sums_exchanged"] is not True:
@@ -115,7 +121,7 @@ def resolve(
     run = Run(
         config=resolved,
         asked=asked,
-        signature=described.signature | ({} if width is None else {"train_features": width}),
+        signature=described.signature | ({} if width is None else {"train_features": width}) | _decoder(placed),
         needs=described.needs,
         estimates=described.estimates,
         pickled_model=described.pickled_model,
@@ -129,7 +135,8 @@ def resolve(
         raise InputError(f"--strategy {config.strategy} lays {run.trainers} trainers out on a grid of {grid}")
     _check_company(run, layout)
     _check_scores_come(resolved, engine.num_batches(run, layout))
-    if resolved.strategy != "full" and not resolved.check_model:  # the plans of the whole graph count evaluation, too
+    # The plans of the whole graph count evaluation, too.
+    if task == "vertices" and resolved.strategy != "full" and not resolved.check_model:
         check_evaluation(run, layout)
     if resolved.init_from is not None:
         _check_initial_weights(run, resolved.init_from, layout)
@@ -137,6 +144,31 @@ def resolve(
         run = replace(run, step=dry_run_of(engine, run))
         check_step(run, layout)
     return run
+
+
+def _loss_of_labels(config: TrainConfig, layout: Layout, given: LossFunction | None) -> OwnLoss | None:
+    """The loss of the user's for labels, if any; refuses a loss or metrics that do not go with the labels."""
+    assert config.precision is not None
+    own = own_loss(config.loss, given, layout.graph, Precision.named(config.precision).dtype)
+    objective_for(config, layout.graph, own=own)
+    if own is not None and own.returns == "a sum" and RULES[config.sampling].draws_targets:
+        raise InputError(
+            f"--sampling {config.sampling} counts each target by how often it is drawn, and the loss {own.name} "
+            "gives a sum; let it return a value for each target"
+        )
+    check_what(config.save_predictions, layout.graph.task, "--save-predictions")
+    if config.metrics is not None:
+        check_installed()
+    return own
+
+
+def _decoder(config: Placed) -> dict[str, Any]:
+    """What a signature says of the decoder, which is tried here; nothing where there is none."""
+    if config.task != "links":
+        return {}
+    described = decoder_described(config)
+    decoder_of(**described)
+    return {DECODER: described}
 
 
 def _precision(config: TrainConfig, device: str) -> PrecisionName:
@@ -211,18 +243,21 @@ def _check_scores_come(config: TrainConfig, num_batches: int) -> None:
             )
 
 
-def _check_scores_are_known(config: TrainConfig, layout: Layout) -> None:
+def _check_scores_are_known(config: TrainConfig, task: TaskName, layout: Layout) -> None:
     """Refuse what waits for scores where there will be none."""
+    links, graph = layout.graph.links, layout.graph
+    number, of = (
+        (0 if links is None else len(links.valid), "pairs") if task == "links" else (len(graph.valid_idx), "vertices")
+    )
     _, why = config.validations
     wanted = [f"--early-stop {config.early_stop}"] if config.early_stop else []
     wanted += ["--lr-schedule plateau"] if config.lr_schedule == "plateau" else []
     if wanted and not config.validates:
         raise InputError(f"{wanted[0]} goes by the scores of validations, and {why} makes none; drop one")
-    if wanted and not len(layout.graph.valid_idx):
-        raise InputError(
-            f"{wanted[0]} goes by the scores of validations, and {layout.path} has no validation vertices"
-        )
-    graph = layout.graph
+    if wanted and not number:
+        raise InputError(f"{wanted[0]} goes by the scores of validations, and {layout.path} has no validation {of}")
+    if task == "links":
+        return
     first = (config.metric_names or (DEFAULT_METRIC[graph.task],))[0]
     if not config.validates or not len(graph.valid_idx) or first not in (*RANKED, *ERRORS):
         return
@@ -242,12 +277,15 @@ def _check_scores_are_known(config: TrainConfig, layout: Layout) -> None:
     )
 
 
-def _check_trainable(layout: Layout, trained_features: int | None) -> None:
+def _check_features(layout: Layout, trained_features: int | None) -> None:
     if layout.graph.num_features == 0 and trained_features is None:
         raise InputError(
             f"{layout.path} has no features, so there is nothing to train on; learn some with --strategy full "
             "--train-features 64"
         )
+
+
+def _check_trainable(layout: Layout) -> None:
     if len(layout.graph.train_idx) == 0:
         raise InputError(
             f"{layout.path} has an empty training set; import the graph with --split 0.6,0.2,0.2, --split-file "

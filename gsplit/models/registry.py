@@ -16,6 +16,7 @@ from gsplit.data import GraphArrays
 from gsplit.device.precision import Precision
 from gsplit.errors import InputError
 from gsplit.models import custom
+from gsplit.models.decoding import decoder_of
 from gsplit.models.prepared import Needs, check
 from gsplit.nn import GAT, GCN, SAGE
 from gsplit.nn.gcn import Divisor
@@ -25,6 +26,8 @@ OF_ALL = ("num_layers", "precision", "dtype")
 """Fields that any model takes something of."""
 OF_MODEL = tuple(field.name for field in fields(ModelConfig) if field.name not in OF_ALL)
 """What says what a model is, of the configuration; null in ``config.json`` where the model takes nothing of it."""
+DECODER = "pair_decoder"
+"""Name of a model's part that scores pairs of its vectors; a signature has the same key."""
 CUSTOM = "custom"
 """The name of a model that was handed over as an object."""
 BUILT_IN: dict[str, type[nn.Module]] = dict(zip(MODELS, (SAGE, GAT, GCN), strict=True))
@@ -151,6 +154,19 @@ def build(described: dict[str, Any], config: ModelConfig | None = None) -> nn.Mo
             raise
         raise InputError(f"the signature of the model is damaged: {error!r}") from None
     raise InputError(f"unknown model {name!r}; this release knows {', '.join(BUILT_IN)} and package.module:Class")
+
+
+def with_decoder(model: nn.Module, described: dict[str, Any]) -> nn.Module:
+    """A model with the decoder of a signature as one of its parts, where that has one.
+
+    Raises:
+        InputError: for a decoder that is none.
+    """
+    if DECODER in described:
+        if hasattr(model, DECODER):
+            raise InputError(f"the model {type(model).__name__} has a {DECODER} of its own; rename it")
+        model.add_module(DECODER, decoder_of(**described[DECODER]))
+    return model
 
 
 def _built_in(signature: dict[str, Any], config: ModelConfig | None = None) -> nn.Module:

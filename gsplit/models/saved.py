@@ -55,6 +55,7 @@ def load_described(run_folder: Path, model: nn.Module | None) -> Saved:
     elif described["model"] == registry.CUSTOM:
         shapes = {name: list(tensor.shape) for name, tensor in model.state_dict().items()}
         checkpoint.check_same_model(run_folder, {"shapes": described["shapes"]}, {"shapes": shapes})
+    model = registry.with_decoder(model, described)
     model = model.to(getattr(torch, described["dtype"]))
     try:
         model.load_state_dict(weights)

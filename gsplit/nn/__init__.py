@@ -9,6 +9,7 @@ from gsplit.nn.gcn import GCN, GCNConv
 from gsplit.nn.layered import LayeredModel
 from gsplit.nn.neighbourhood import Factors, Neighbourhood
 from gsplit.nn.norm import BatchNorm
+from gsplit.nn.pair_block import PairBlock, PairScores
 from gsplit.nn.sage import SAGE, SAGEConv
 
 __all__ = [
@@ -24,6 +25,8 @@ __all__ = [
     "GCNConv",
     "LayeredModel",
     "Neighbourhood",
+    "PairBlock",
+    "PairScores",
     "Route",
     "SAGEConv",
     "exchange",

@@ -72,13 +72,13 @@ class Steps:
         """The loss from which backward goes."""
         return loss if self.scale is None else loss * self.scale.factor
 
-    def reduce(self, loss: Tensor, weight: Tensor | None, num_targets: int) -> tuple[Tensor, int]:
+    def reduce(self, loss: Tensor, weight: Tensor | None, counted: int) -> tuple[Tensor, int]:
         """Sum gradients and loss over the trainers.
 
         Args:
             loss: scalar, this trainer's share of the loss of a mini-batch whose targets weigh 1.
             weight: scalar, its share of what they weigh together; None: each weighs 1.
-            num_targets: of the mini-batch, over all trainers.
+            counted: targets, or pairs, of the mini-batch, over all trainers.
 
         Returns:
             The loss of the whole mini-batch, divided by the mean weight, and the bytes that were reduced.
@@ -92,32 +92,32 @@ class Steps:
         if weight is None:
             return totals, num_bytes
         self._at_work = totals[1].clone()
-        return totals[0] * num_targets * _inverse(self._at_work), num_bytes
+        return totals[0] * counted * _inverse(self._at_work), num_bytes
 
-    def weight(self, num_targets: int) -> float | Tensor:
+    def weight(self, counted: int) -> float | Tensor:
         """Return what all targets of the current mini-batch weigh."""
-        return num_targets if self._at_work is None else self._at_work
+        return counted if self._at_work is None else self._at_work
 
-    def end(self, epoch: int, batch: int, num_targets: int) -> None:
+    def end(self, epoch: int, batch: int, counted: int) -> None:
         """Make the step of a mini-batch, if one is due.
 
         Args:
             epoch, batch: how many epochs are done, and how many mini-batches of the current one before this one.
-            num_targets: of the mini-batch, over all trainers; of one without any no step is made.
+            counted: targets, or pairs, of the mini-batch, over all trainers; of one without any no step is made.
         """
         each = self._config.accumulate
         if each > 1 or self._sums:  # a run that goes on may have added up some before
-            self._add(num_targets)
+            self._add(counted)
             if (batch + 1) % each and batch + 1 < self._num_batches:
                 return
             if not self._targets:
                 self._sums, self._weight = [], 0.0
                 return
             self._spread()
-        elif not num_targets:
+        elif not counted:
             return
         elif self._at_work is not None:
-            share = num_targets * _inverse(self._at_work)
+            share = counted * _inverse(self._at_work)
             for parameter in self._trained():
                 parameter.grad.mul_(share)
         if self.scale is not None and not self.scale.update():
@@ -135,13 +135,13 @@ class Steps:
         finite = bool(torch.stack([gradient.isfinite().all() for gradient in gradients]).all())
         return finite if self._rows is None else not any(sum_over_trainers([not finite], self._member))
 
-    def _add(self, num_targets: int) -> None:
-        gradients = [parameter.grad * num_targets for parameter in self._trained()]
+    def _add(self, counted: int) -> None:
+        gradients = [parameter.grad * counted for parameter in self._trained()]
         self._sums = (
             [sum_ + new for sum_, new in zip(self._sums, gradients, strict=True)] if self._sums else gradients
         )
-        self._weight = self._weight + self.weight(num_targets)
-        self._targets += num_targets
+        self._weight = self._weight + self.weight(counted)
+        self._targets += counted
 
     def _spread(self) -> None:
         """Gradients of the mean over all targets since the last step, by their weights."""

@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.data import Layout, first_parts
+from gsplit.sampling.links import LinkPlan, Pairs
 from gsplit.sampling.rule import MicroBatchSampler, Rule
-from gsplit.sampling.sampler import CoreSampler
+from gsplit.sampling.sampler import CoreSampler, MiniBatchSampler
 
 
 def split_offsets(layout: Layout, splits: int) -> NDArray[np.int64]:
@@ -93,6 +94,9 @@ class MicroBatches:
 
     def sample(self, epoch: int, batch: int, micro: int) -> MicroBatchSampler:
         """Sample one micro-batch of a mini-batch; it stays in the sampler until the next call."""
+        pairs = self.plan.pairs(epoch, batch) if isinstance(self.plan, LinkPlan) else None
+        if pairs is not None:
+            return self._of_pairs(pairs, epoch, batch, micro)
         targets, others = self.plan.micro_batches(epoch, batch), self.plan.others(epoch, batch)
         self._sampler.sample(
             targets[micro],
@@ -103,6 +107,21 @@ class MicroBatches:
             others=None if others is None else others[micro],
         )
         return self._sampler
+
+    def _of_pairs(self, pairs: list[Pairs], epoch: int, batch: int, micro: int) -> MicroBatchSampler:
+        """Sample what one micro-batch of pairs is scored from."""
+        own, sampler = pairs[micro], self._sampler
+        assert isinstance(sampler, MiniBatchSampler)
+        sampler.exclude(own.excluded.destinations, own.excluded.sources)
+        sampler.sample(
+            own.targets, epoch=epoch, batch=batch, micro=micro, num_targets=sum(len(each.targets) for each in pairs)
+        )
+        sampler.put_pairs(
+            own,
+            groups_of_all=sum(len(each.rows) for each in pairs),
+            negatives_of_all=sum(int((~each.masked).sum()) for each in pairs),
+        )
+        return sampler
 
     def sample_all(self, epoch: int, batch: int) -> Iterator[MicroBatchSampler]:
         """The same sampler for each micro-batch in turn, which it holds until the next one."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,9 @@ from numpy.typing import NDArray
 import gsplit._core as _core
 from gsplit.data import Layout
 from gsplit.sampling.segment import Segment
+
+if TYPE_CHECKING:
+    from gsplit.sampling.links.plan import Pairs
 
 NO_LIMIT = 2**62
 """Edges that no mini-batch has."""
@@ -230,6 +233,28 @@ class MiniBatchSampler(CoreSampler):
             len(targets) if num_targets is None else num_targets,
             self._edge_ids,
             max_edges,
+        )
+
+    def put_pairs(self, pairs: Pairs, *, groups_of_all: int, negatives_of_all: int) -> None:
+        """Let the segments of the last mini-batch carry pairs of its targets, each at the owner of its source.
+
+        Args:
+            pairs: of the micro-batch that was sampled.
+            groups_of_all: pairs of all micro-batches of the mini-batch.
+            negatives_of_all: candidates of those that are not masked.
+        """
+        none = np.empty(0, np.uint8)
+        self._core.put_pairs(
+            pairs.targets,
+            pairs.sources,
+            pairs.destinations,
+            pairs.own.ravel(),
+            pairs.shared,
+            pairs.masked.view(np.uint8).ravel() if pairs.masked.any() else none,
+            pairs.rows,
+            groups_of_all,
+            negatives_of_all,
+            pairs.turned,
         )
 
 

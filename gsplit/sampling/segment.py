@@ -23,6 +23,8 @@ SURE_LOOPS = 4
 """The bit that says that an edge from a vertex to itself counts 1: it is kept wherever the vertex is."""
 DRAWN_TARGETS = 8
 """The bit that says that targets were drawn with the chances that their scales have."""
+HAS_PAIRS = 16
+"""The bit that says that pairs of vertices are carried, to be scored."""
 HEADER_FIXED_WORDS = 12
 """Words of the header before the level sizes."""
 LAYER_FIXED_WORDS = 7
@@ -32,6 +34,54 @@ SUMS_WORDS = (
     *("num_moved", "moved_rows_at", "moved_ids_at"),
 )
 """The words, in order, of a layer in which this split sends or receives sums of rows."""
+
+
+PAIR_WORDS = (
+    *("num_groups", "groups_of_all", "negatives_of_all", "num_own_candidates", "num_shared_candidates"),
+    "turned",
+    *("sources_at", "destinations_at", "own_candidates_at", "shared_candidates_at", "masked_at", "rows_at"),
+    "send_rows_at",
+)
+"""The words, in order, that say where a split's pairs lie; the counts of rows sent and received follow."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairHeader:
+    """The places and lengths of the arrays of a split's pairs in the segment.
+
+    A group is a pair with candidates to put in the place of its destination, scored by the owner of its source.
+    """
+
+    num_groups: int
+    """Number of own groups, G."""
+    groups_of_all: int
+    """Number of groups of all splits of all micro-batches."""
+    negatives_of_all: int
+    """Number of candidates of the same groups that are not masked."""
+    num_own_candidates: int
+    """Number of candidates of each group, K."""
+    num_shared_candidates: int
+    """Number of candidates that all groups share, C; 0 where there is no own group."""
+    turned: bool
+    """Whether pairs are turned round, so that candidates take the place of sources."""
+    sources_at: int
+    """Offset in bytes of ``sources``, int32 [G]: own target rows."""
+    destinations_at: int
+    """Offset in bytes of ``destinations``, int32 [G]: own target rows, then rows received from trainer 0, 1, ..."""
+    own_candidates_at: int
+    """Offset in bytes of ``own_candidates``, int32 [G, K]: likewise."""
+    shared_candidates_at: int
+    """Offset in bytes of ``shared_candidates``, int32 [C]: likewise."""
+    masked_at: int
+    """Offset in bytes of ``masked``, uint8 [G, K + C]: candidates that count nothing, own ones first; 0: none is."""
+    rows_at: int
+    """Offset in bytes of ``rows``, int64 [G]: the numbers of the pairs."""
+    send_rows_at: int
+    """Offset in bytes of ``send_rows``, int32 [sum(send_counts)]: own target rows for trainer 0, 1, ..."""
+    send_counts: tuple[int, ...]
+    """[P] numbers of rows sent to each trainer."""
+    receive_counts: tuple[int, ...]
+    """[P] numbers of rows received from each trainer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,7 +170,7 @@ class Segment:
         levels = self.num_layers + 1
         fixed_words = LAYER_FIXED_WORDS + self.has_scales
         layer_words = fixed_words + 2 * self.parts
-        end = HEADER_FIXED_WORDS + levels + self.num_layers * layer_words
+        end = HEADER_FIXED_WORDS + levels + self.num_layers * layer_words + bool(flags & HAS_PAIRS)
         words = data[HEADER_FIXED_WORDS * 8 : end * 8].view(np.int64).tolist()
         self.level_sizes: tuple[int, ...] = tuple(words[:levels])
         """[L + 1] sizes of the levels: the level-l vertices are the first ``level_sizes[l]`` of ``vertices``."""
@@ -149,6 +199,19 @@ class Segment:
                 receive_counts=tuple(counts[self.parts :]),
                 **of_sums,
             )
+
+        self.pairs = self._pair_header(words[-1]) if flags & HAS_PAIRS else None
+        """Where the pairs lie that this split scores; None where the mini-batch has none."""
+
+    def _pair_header(self, at: int) -> PairHeader:
+        fixed = len(PAIR_WORDS)
+        words = self._int64(at, fixed + 2 * self.parts).tolist()
+        send_counts, receive_counts = words[fixed : fixed + self.parts], words[fixed + self.parts :]
+        return PairHeader(
+            **dict(zip(PAIR_WORDS, words[:fixed], strict=True)) | {"turned": bool(words[PAIR_WORDS.index("turned")])},
+            send_counts=tuple(send_counts),
+            receive_counts=tuple(receive_counts),
+        )
 
     def _int32(self, at: int, count: int) -> NDArray[np.int32]:
         return self.data[at : at + 4 * count].view(np.int32)
@@ -236,6 +299,22 @@ class Segment:
         """
         scales = self.scales(len(self.layers)) if self.has_drawn_targets else None
         return None if scales is None else scales[: len(self.targets)]  # the first sources are the destinations
+
+    @property
+    def pair_rows(self) -> NDArray[np.int64]:
+        """Numbers of the pairs that this split scores, int64 [G]."""
+        return np.empty(0, np.int64) if self.pairs is None else self._int64(self.pairs.rows_at, self.pairs.num_groups)
+
+    @property
+    def masked_candidates(self) -> NDArray[np.bool_]:
+        """Return which candidates of the pairs that this split scores count nothing, bool [G, K + C]."""
+        header = self.pairs
+        if header is None:
+            return np.zeros((0, 0), np.bool_)
+        shape = header.num_groups, header.num_own_candidates + header.num_shared_candidates
+        if not header.masked_at:
+            return np.zeros(shape, np.bool_)
+        return self.data[header.masked_at : header.masked_at + shape[0] * shape[1]].view(np.bool_).reshape(shape)
 
     @property
     def num_edges(self) -> int:

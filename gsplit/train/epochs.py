@@ -15,7 +15,7 @@ from torch import Tensor
 from gsplit.bars import tqdm
 from gsplit.config.parallel import SAMPLED
 from gsplit.config.run import EvaluationConfig
-from gsplit.engine.evaluation import Stopped
+from gsplit.engine.evaluation import Evaluator, Stopped
 from gsplit.engine.metrics import key_of
 from gsplit.engine.minibatch import MiniBatch
 from gsplit.engine.step import StepResult
@@ -82,15 +82,14 @@ class Epochs:
     def record(self, mini_batch: MiniBatch, result: StepResult) -> None:
         """Count a mini-batch that was trained on; validate and save in the middle of the epoch where that is due."""
         trainer, progress, config = self._trainer, self._trainer.progress, self._trainer.run.config
-        num_targets = mini_batch.num_targets
-        weight = trainer.steps.weight(num_targets)
+        weight = trainer.steps.weight(result.counted)
         progress.add(mini_batch, trainer.clock.lap(), result.loss, weight, result.reduced_bytes)
         if result.outputs is not None:
             self._outputs.append(result.outputs)
         trainer.profiler.step(mini_batch.handle)
         if len(progress.fresh) == MOST_FRESH:
             write_counts(trainer)
-        self._show(num_targets)
+        self._show(mini_batch.num_targets)
         validates = validates_within(config, progress.batch, trainer.num_batches)
         saves = progress.batches_since_checkpoint == config.checkpoint_every_batches > 0
         if validates or saves:
@@ -286,12 +285,12 @@ def validate(trainer: Trainer, epoch: int, batch: int | None = None) -> dict[str
         batch: so many mini-batches into it.
     """
     names = trainer.evaluator.names
-    if not len(trainer.valid_idx):
+    if not len(trainer.valid):
         return dict.fromkeys(names)
     # Weights that are infinite may give finite logits, behind a ReLU or a division by a variance.
     scores: dict[str, float | None] = dict.fromkeys(names)
     if first_parameter(trainer) is None:
-        scores = trainer.evaluator.scores(trainer.model, trainer.valid_idx)
+        scores = trainer.evaluator.scores(trainer.model, trainer.valid)
     score = scores[names[0]]  # None only where logits or weights are not finite, or the run would have been refused
     trainer.kept.judge(trainer.model, epoch, scores, batch=batch)
     trainer.steps.rates.judge(score)
@@ -300,10 +299,11 @@ def validate(trainer: Trainer, epoch: int, batch: int | None = None) -> dict[str
 
 def _measured_in_training(trainer: Trainer, outputs: list[tuple[Tensor, Tensor]]) -> dict[str, float | None]:
     """The metrics of the model's outputs for the epoch's targets; None where the run went on in its middle."""
-    if trainer.run.config.metrics is None:
+    if not trainer.measures_training:
         return {}
     if len(outputs) < trainer.num_batches:
         return dict.fromkeys(trainer.evaluator.names)
+    assert isinstance(trainer.evaluator, Evaluator)
     return trainer.evaluator.scores_of(outputs)
 
 

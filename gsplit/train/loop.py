@@ -14,7 +14,7 @@ from typing import Any
 from gsplit.engine.minibatch import MiniBatch
 from gsplit.engine.rows.shared import Shared
 from gsplit.engine.run import Run
-from gsplit.engine.step import StepResult, backward, forward
+from gsplit.engine.step import StepResult, backward
 from gsplit.parallel import Member
 from gsplit.parallel.join import joined
 from gsplit.supply.pipes import TrainerEnd
@@ -64,19 +64,12 @@ def step(trainer: Trainer, mini_batch: MiniBatch) -> StepResult:
     Raises:
         InputError: for logits of a wrong shape, and with ``--stop-on-nan batch`` for what is not finite.
     """
-    clock, num_targets = trainer.clock, mini_batch.num_targets
+    clock, run = trainer.clock, trainer.run
     with clock("forward"):
-        logits, loss, weight = forward(
-            trainer.model,
-            trainer.objective,
-            mini_batch,
-            precision=trainer.run.precision,
-            whole_weight=trainer.whole_weight,
-            num_classes=trainer.layout.graph.num_classes,
-        )
-    loss, reduced_bytes = backward(trainer.steps, loss, weight, num_targets, clock, early=True)
+        outputs, loss, weight, counted = trainer.task.forward(trainer.model, mini_batch, precision=run.precision)
+    loss, reduced_bytes = backward(trainer.steps, loss, weight, counted, clock, early=True)
     check_mini_batch(trainer, mini_batch, loss)
     with clock("step"):
-        trainer.steps.end(trainer.progress.epoch, trainer.progress.batch, num_targets)
-    outputs = None if trainer.run.config.metrics is None else (logits.detach(), mini_batch.labels)
-    return StepResult(loss=loss, reduced_bytes=reduced_bytes, outputs=outputs)
+        trainer.steps.end(trainer.progress.epoch, trainer.progress.batch, counted)
+    measured = None if trainer.measures_training is False else (outputs.detach(), mini_batch.labels)
+    return StepResult(loss=loss, reduced_bytes=reduced_bytes, counted=counted, outputs=measured)

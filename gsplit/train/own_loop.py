@@ -28,7 +28,8 @@ from gsplit.config.train import TrainConfig
 from gsplit.engine.minibatch import MiniBatch
 from gsplit.engine.step import StepResult, backward
 from gsplit.errors import InputError
-from gsplit.nn import Neighbourhood
+from gsplit.models.registry import DECODER
+from gsplit.nn import Neighbourhood, PairBlock
 from gsplit.train.epochs import Epochs
 from gsplit.train.finite import check_mini_batch
 from gsplit.train.trainer import Trainer
@@ -66,6 +67,9 @@ class Batch:
     """[n_L] global ids of the own targets."""
     num_targets: int
     """Number of targets of all trainers."""
+    pairs: PairBlock | None = None
+    """The pairs that this trainer scores, with ``--task links``: ``batch.pairs.scores(h, run.decoder)`` of the
+    vectors of the own targets, which all trainers call; None where labels are learned."""
 
 
 class Loop:
@@ -86,6 +90,11 @@ class Loop:
     def model(self) -> nn.Module:
         """The model on this trainer's device; ``model(batch.blocks, batch.x)`` gives logits of the own targets."""
         return self._trainer.model
+
+    @property
+    def decoder(self) -> nn.Module | None:
+        """What scores pairs of vectors, with ``--task links``; its weights are among those of the model."""
+        return getattr(self._trainer.model, DECODER, None)
 
     @property
     def config(self) -> TrainConfig:
@@ -140,6 +149,7 @@ class Loop:
                 labels=mini_batch.labels,
                 global_ids=layout.permutation[mini_batch.targets],
                 num_targets=mini_batch.num_targets,
+                pairs=mini_batch.pairs,
             )
             self._expect("next", "the next mini-batch was asked for")
             assert self._result is not None
@@ -150,7 +160,8 @@ class Loop:
         """Backward through the model and the exchanges; afterwards ``grad`` of all weights are those of all trainers.
 
         Args:
-            loss_sum: the sum of the losses of the own targets; it is divided by the targets of all trainers.
+            loss_sum: the sum of the losses of the own targets, or pairs; it is divided by the targets of all
+                trainers, or by their pairs and candidates.
 
         Raises:
             InputError: for anything but a scalar, and out of turn.
@@ -167,9 +178,9 @@ class Loop:
         assert self._autocast is not None
         self._autocast.__exit__(None, None, None)
         self._forward.__exit__(None, None, None)
-        loss = mini_batch.comm.tie(loss_sum.to(trainer.run.dtype) / max(1, mini_batch.num_targets))
-        loss, reduced_bytes = backward(trainer.steps, loss, None, mini_batch.num_targets, trainer.clock)
-        self._result = StepResult(loss=loss, reduced_bytes=reduced_bytes)
+        loss = mini_batch.comm.tie(loss_sum.to(trainer.run.dtype) / max(1, mini_batch.counted))
+        loss, reduced_bytes = backward(trainer.steps, loss, None, mini_batch.counted, trainer.clock)
+        self._result = StepResult(loss=loss, reduced_bytes=reduced_bytes, counted=mini_batch.counted)
         check_mini_batch(trainer, mini_batch, loss)
         self._to_come = "step"
 
@@ -179,7 +190,7 @@ class Loop:
         trainer = self._trainer
         assert self._current is not None
         with trainer.clock("step"):
-            trainer.steps.end(trainer.progress.epoch, trainer.progress.batch, self._current.num_targets)
+            trainer.steps.end(trainer.progress.epoch, trainer.progress.batch, self._current.counted)
         self._to_come = "next"
 
     def _expect(self, what: str, happened: str) -> None:

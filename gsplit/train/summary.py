@@ -11,8 +11,9 @@ import numpy as np
 import torch
 
 from gsplit.data.memory.temporary import InFolder, Temporary, temporary_of
-from gsplit.engine.evaluation import Stopped
+from gsplit.engine.evaluation import Evaluator, Stopped
 from gsplit.engine.metrics import key_of
+from gsplit.engine.tasks.vertices import VertexTask
 from gsplit.errors import InputError
 from gsplit.files import replacing
 from gsplit.runs.folder import PREDICTIONS
@@ -51,15 +52,15 @@ def _finished(trainer: Trainer) -> dict[str, Any] | None:
         validate(trainer, epoch)
     finite_weights = first_parameter(trainer) is None
     kept = trainer.kept.choose(trainer.model, epoch, finite=finite_weights)
-    graph, names = trainer.layout.graph, trainer.evaluator.names
+    names = trainer.evaluator.names
     if not finite_weights:
         if trainer.member.rank == 0:
             logger.warning("the weights of epoch %d are not finite; those of epoch %d are kept", epoch, kept["epoch"])
-    elif len(graph.valid_idx):
+    elif len(trainer.valid):
         trainer.kept.say_why_last(kept, why)
     start_s = time.perf_counter()
-    tests = config.evaluate != "none" and len(graph.test_idx)
-    test = trainer.evaluator.scores(trainer.model, graph.test_idx) if tests else dict.fromkeys(names)
+    tests = config.evaluate != "none" and len(trainer.test)
+    test = trainer.evaluator.scores(trainer.model, trainer.test) if tests else dict.fromkeys(names)
     test_s = time.perf_counter() - start_s
     if config.save_predictions != "no":
         _save_predictions(trainer)
@@ -115,11 +116,13 @@ def _valid_scores(trainer: Trainer, kept: Weights) -> dict[str, float | None]:
 
 
 def _save_predictions(trainer: Trainer) -> None:
+    assert isinstance(trainer.evaluator, Evaluator)
+    assert isinstance(trainer.task, VertexTask)
     logits = trainer.evaluator.all_logits(trainer.model)
     if logits is None:
         return
     wants_logits = trainer.run.config.save_predictions == "logits"
-    values = logits if wants_logits else trainer.objective.predict(torch.from_numpy(logits)).numpy()
+    values = logits if wants_logits else trainer.task.objective.predict(torch.from_numpy(logits)).numpy()
     if bad := int((~np.isfinite(logits).all(axis=1)).sum()):
         logger.warning("%s of %d vertices have logits that are not finite", f"{PREDICTIONS}: {bad}", len(logits))
     with replacing(trainer.run.folder / PREDICTIONS) as temporary, temporary.open("wb") as file:

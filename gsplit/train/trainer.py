@@ -6,27 +6,31 @@ import json
 import pickle
 import re
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import torch
 from torch import nn
 
 from gsplit.callbacks import Callback
 from gsplit.config.optimisation import ERRORS
-from gsplit.data import open_layout
 from gsplit.data.store import describe
 from gsplit.engine.components import Components
 from gsplit.engine.dry.room_for_step import check_room
 from gsplit.engine.engines import engine_of
 from gsplit.engine.evaluation import Evaluator, validated
+from gsplit.engine.evaluation.links import EvaluatedPairs, LinkEvaluator
 from gsplit.engine.feed import Feed
 from gsplit.engine.minibatch import MiniBatch
-from gsplit.engine.objective import objective_for, whole_weight
 from gsplit.engine.rows.loading import Loading
 from gsplit.engine.rows.shared import Shared
 from gsplit.engine.rows.trained import TrainedFeatures
 from gsplit.engine.run import Run
+from gsplit.engine.tasks.links import LinkTask, open_for
+from gsplit.engine.tasks.named import task_of
+from gsplit.engine.tasks.vertices import VertexTask
 from gsplit.features import EdgeLoader
 from gsplit.models.initial import load_initial
+from gsplit.models.registry import DECODER
 from gsplit.nn import GAT, GCN, SAGE
 from gsplit.optim import Steps, optimizer_of
 from gsplit.parallel import EarlySums, Member, with_checker, with_mail
@@ -57,7 +61,7 @@ class Trainer(Components):
         self.run, self.shared = run, shared
         self._engine = engine = engine_of(run.config.strategy)
         self.member = member = with_mail(with_checker(member.on(engine.grid(run)), shared.checker), shared.sums)
-        layout = open_layout(run.layout, trusted=True)
+        layout = open_for(run.config)
         check_room(run, layout, member)
         self.trained = None
         if run.config.train_features is not None:
@@ -69,25 +73,10 @@ class Trainer(Components):
             layout.graph, device=member.device, dtype=run.dtype, estimate=run.config.estimate, **run.needs
         )
         self.loading = Loading(run, layout, member, shared)
-        self.objective = objective_for(run.config, layout.graph, member.device, run.dtype, run.own_loss)
-        self.whole_weight = whole_weight(self.objective, layout.graph, member.device)
-        self.evaluator = Evaluator(
-            layout,
-            member,
-            self.split_loader(),
-            self.objective,
-            shared.levels,
-            num_layers=run.config.layers,
-            precision=run.precision,
-            threads=run.config.threads,
-            metrics=run.config.metric_names,
-            fan_outs=run.config.evaluation_fan_out,
-            seed=run.config.seed,
-            stops=shared.asked_to_stop,
-            publish=None if self.trained is None else self.trained.publish,
-        )
-        self.valid_idx = validated(layout, run.config.validate_vertices, run.config.seed)
-        """The vertices to validate on, int64 layout ids."""
+        self.task = task_of(run, layout.graph, member.device)
+        self.measures_training = run.config.metrics is not None and isinstance(self.task, VertexTask)
+        """Whether outputs of training are measured at the end of an epoch."""
+        self.evaluator, self.valid, self.test = self._evaluated()
         self.parameters = [p for p in self.model.parameters() if p.requires_grad]
         self.optimizer = optimizer_of(run.config, self.parameters)
         self.loop_name: str | None = None
@@ -118,6 +107,32 @@ class Trainer(Components):
             scales_loss=run.precision.scales_loss,
             early=_early_sums(self.model, member),
         )
+
+    def _evaluated(self) -> tuple[Evaluator | LinkEvaluator, Any, Any]:
+        """What evaluates, and what it is given to validate and to test on: layout ids, or pairs."""
+        run, layout, shared = self.run, self.layout, self.shared
+        common: dict[str, Any] = {
+            "num_layers": run.config.layers,
+            "precision": run.precision,
+            "threads": run.config.threads,
+            "metrics": run.config.metric_names,
+            "stops": shared.asked_to_stop,
+        }
+        if isinstance(self.task, LinkTask):
+            pairs = LinkEvaluator(layout, self.member, self.split_loader(), shared.levels, **common)
+            return pairs, EvaluatedPairs.of(layout, "valid"), EvaluatedPairs.of(layout, "test")
+        vertices = Evaluator(
+            layout,
+            self.member,
+            self.split_loader(),
+            self.task.objective,
+            shared.levels,
+            fan_outs=run.config.evaluation_fan_out,
+            seed=run.config.seed,
+            publish=None if self.trained is None else self.trained.publish,
+            **common,
+        )
+        return vertices, validated(layout, run.config.validate_vertices, run.config.seed), layout.graph.test_idx
 
     def begin(self, end: TrainerEnd | None = None) -> None:
         """Have mini-batches loaded from where the progress stands.
@@ -163,6 +178,7 @@ def _early_sums(model: nn.Module, member: Member) -> EarlySums | None:
         return None
     layers: dict[str, list[nn.Parameter]] = {}
     for name, parameter in model.named_parameters():
-        if parameter.requires_grad and (number := re.search(r"\.(\d+)\.", name)):  # convs.0.lin.weight
-            layers.setdefault(number[1], []).append(parameter)
+        of_layer = None if name.startswith(DECODER) else re.search(r"\.(\d+)\.", name)  # convs.0.lin.weight
+        if parameter.requires_grad and of_layer:
+            layers.setdefault(of_layer[1], []).append(parameter)
     return EarlySums(list(layers.values()), member)

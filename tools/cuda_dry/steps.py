@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gsplit.config.train import TrainConfig
 from gsplit.engine.rows.shared import Shared
-from gsplit.engine.step import backward, forward
+from gsplit.engine.step import backward
 from gsplit.launch.resolve import resolve
 from gsplit.train.loop import ready
 from tools.cuda_dry.fakes import pretending
@@ -77,16 +77,9 @@ def step(case: Case, kind: str, layout: Path, out: Path, used: set[str]) -> str:
         trainer = ready(member, run, shared)
         batches = 0
         for mini_batch in trainer.feed:
-            logits, loss, weight = forward(
-                trainer.model,
-                trainer.objective,
-                mini_batch,
-                precision=run.precision,
-                num_classes=trainer.layout.graph.num_classes,
-                whole_weight=trainer.whole_weight,
-            )
-            reduced, _ = backward(trainer.steps, loss, weight, mini_batch.num_targets)
-            trainer.steps.end(0, batches, mini_batch.num_targets)
+            logits, loss, weight, counted = trainer.task.forward(trainer.model, mini_batch, precision=run.precision)
+            reduced, _ = backward(trainer.steps, loss, weight, counted)
+            trainer.steps.end(0, batches, counted)
             there: list[Tensor] = [*mini_batch.tensors(), logits, loss, reduced, *trainer.model.state_dict().values()]
             there += [parameter.grad for parameter in trainer.parameters if parameter.grad is not None]
             wrong = [tensor for tensor in there if tensor.device != member.device and tensor.dim()]

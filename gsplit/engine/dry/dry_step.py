@@ -28,10 +28,10 @@ from gsplit.engine.dry.step_bytes import StepBytes
 from gsplit.engine.inputs import SplitLoader
 from gsplit.engine.level_widths import widths_of
 from gsplit.engine.minibatch import MiniBatch
-from gsplit.engine.objective import objective_for, whole_weight
 from gsplit.engine.run import Run
-from gsplit.engine.step import backward, forward
+from gsplit.engine.step import backward
 from gsplit.engine.strategy import copied_dtype
+from gsplit.engine.tasks.named import task_of
 from gsplit.errors import InputError
 from gsplit.kernels import StoredRows, library_alone
 from gsplit.limits import host_memory
@@ -183,8 +183,7 @@ class _Step:
         self._run, self._segment, self._device = run, segment, device
         graph = layout.graph
         self.model = run.new_model().train().to(device, run.dtype)
-        self._objective = objective_for(run.config, graph, device, run.dtype, run.own_loss)
-        self._whole_weight = whole_weight(self._objective, graph, device)
+        self._task = task_of(run, graph, device)
         self._loader = SplitLoader.from_host(  # rows are made, not loaded
             layout, run.needs, device=device, dtype=run.dtype, estimate=run.config.estimate
         )
@@ -222,17 +221,9 @@ class _Step:
 
     def make(self, mini_batch: MiniBatch, batch: int) -> None:
         """Make a step as :func:`gsplit.train.loop.step` does, and hold what that holds until it has the next one."""
-        num_classes, num_targets = self._loader.layout.graph.num_classes, mini_batch.num_targets
-        _, loss, weight = forward(
-            self.model,
-            self._objective,
-            mini_batch,
-            precision=self._run.precision,
-            whole_weight=self._whole_weight,
-            num_classes=num_classes,
-        )
-        self._reduced = backward(self._steps, loss, weight, num_targets)
-        self._steps.end(0, batch, num_targets)
+        _, loss, weight, counted = self._task.forward(self.model, mini_batch, precision=self._run.precision)
+        self._reduced = backward(self._steps, loss, weight, counted)
+        self._steps.end(0, batch, counted)
 
     def forget(self) -> None:
         """Let go of the last step."""

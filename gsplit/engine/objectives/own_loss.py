@@ -62,7 +62,7 @@ class OwnLoss(OwnFunction):
     """What the function gives."""
 
 
-def is_built_in(own: OwnLoss | None) -> bool | Not:
+def is_built_in(own: OwnFunction | None) -> bool | Not:
     """Return whether a loss is GSplit's, in the words that rules of flags want (:mod:`gsplit.config.rules`)."""
     return own is None or Not(f"on {own.name}, a loss of one's own")
 

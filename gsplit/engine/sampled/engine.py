@@ -19,7 +19,7 @@ from torch import Tensor
 
 from gsplit.config.resolved import Placed, Resolved
 from gsplit.config.sampling import MAX_SLOTS, SamplingConfig
-from gsplit.data import Layout, open_layout
+from gsplit.data import Layout
 from gsplit.device import accelerator
 from gsplit.engine.components import Components
 from gsplit.engine.dry.dry_step import step_bytes
@@ -30,6 +30,7 @@ from gsplit.engine.run import Run
 from gsplit.engine.sampled.rules import check_rule, rule_of_run
 from gsplit.engine.sampled.sources import FromSlots, SampledHere, SegmentSource
 from gsplit.engine.strategy import cache_of, check_strategy, split_group_of
+from gsplit.engine.tasks.links import open_for
 from gsplit.errors import InputError
 from gsplit.kernels import StoredRows
 from gsplit.kernels.stored_rows import Use
@@ -124,7 +125,7 @@ class Sampled:
         return self._step_bytes(run, on_host=True)
 
     def _step_bytes(self, run: Run, *, on_host: bool) -> StepBytes | None:
-        layout = open_layout(run.layout, trusted=True)
+        layout = open_for(run.config)
         spec, batches = self.sampling(run, layout), self.num_batches(run, layout)
         return step_bytes(run, layout, spec, batches, on_host=on_host)
 

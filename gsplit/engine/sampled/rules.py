@@ -10,7 +10,8 @@ from gsplit.config.sampling import DRAWN_SETS, LAYERWISE, RULES, SUBGRAPHS, take
 from gsplit.data import Layout
 from gsplit.engine.strategy import Strategy
 from gsplit.errors import InputError
-from gsplit.sampling import Rule
+from gsplit.sampling import Neighbours, Rule
+from gsplit.sampling.links import Exclude, Links, Negatives
 from gsplit.sampling.named import rule_named
 from gsplit.sampling.subgraphs import set_size
 
@@ -22,7 +23,7 @@ def rule_of_run(config: Resolved, *, estimates: tuple[str, ...] = ()) -> Rule:
         config: of the run.
         estimates: that its model can be trained with.
     """
-    return rule_named(
+    rule = rule_named(
         config.sampling,
         fan_out=config.fan_out,
         layers=config.layers,
@@ -32,6 +33,27 @@ def rule_of_run(config: Resolved, *, estimates: tuple[str, ...] = ()) -> Rule:
         subgraph=config.subgraph,
         clusters=config.clusters,
         scaled=bool(estimates),
+    )
+    return _of_links(config, rule) if config.task == "links" and isinstance(rule, Neighbours) else rule
+
+
+def _of_links(config: Resolved, rule: Neighbours) -> Links:
+    """The rule of links, whose ends keep in-edges by another rule."""
+    asked = config.candidates
+    return Links(
+        neighbours=rule,
+        negatives=Negatives(
+            uniform=asked.uniform,
+            joint=asked.joint,
+            in_batch=asked.in_batch,
+            hard=asked.hard,
+            degree_share=config.degree_share,
+            known=not config.filter_negatives,
+        ),
+        edges=config.pairs == "edges",
+        epoch_pairs=config.epoch_pairs,
+        corrupt_source=config.corrupt == "source",
+        exclude=Exclude(targets=config.exclude == "targets", below=config.exclude_below),
     )
 
 

@@ -25,8 +25,9 @@ from gsplit.engine.evaluation.dropout_off import DropoutOff
 from gsplit.engine.inputs import SplitLoader
 from gsplit.engine.objective import Objective, objective_of
 from gsplit.engine.objectives.own_loss import ADVICE, OwnLoss, WithOwnLoss
+from gsplit.engine.objectives.pairs import OwnPairLoss
 from gsplit.engine.run import Run
-from gsplit.engine.step import forward
+from gsplit.engine.tasks import VertexTask
 from gsplit.errors import InputError
 from gsplit.host import SharedBuffer
 from gsplit.models import prepared, registry
@@ -79,6 +80,7 @@ def check_model(run: Run) -> str:
     """
     model = registry.build(run.signature) if run.pickled_model is None else pickle.loads(run.pickled_model)
     checker = SharedBuffer("gsplit-checker")
+    assert not isinstance(run.own_loss, OwnPairLoss)
     try:
         with rendezvous(TRAINERS) as port:
             spec = CheckSpec(
@@ -225,7 +227,8 @@ def _gradients(
     handle = Handle(ticket=Ticket(number=0, epoch=0, batch=case.batch))
     mini_batch = loader.mini_batch(segment, comm, handle=handle, x=loader.features.load(segment.vertices))
     try:
-        loss = forward(model, objective, mini_batch, precision=DOUBLE, num_classes=graph.num_classes).loss
+        task = VertexTask(objective=objective, num_classes=graph.num_classes)
+        loss = task.forward(model, mini_batch, precision=DOUBLE).loss
     except InputError:
         raise
     except Exception as error:

@@ -1,0 +1,50 @@
+// The pair block: who scores which pairs of a mini-batch of links, and which rows of targets travel for that.
+//
+// A group is a pair (source, destination) with candidates to put in the place of its destination: some of its own,
+// and some that all groups of the micro-batch share. It is scored by the owner of its source, to whom the rows of
+// the other ends come, each once. So a loss over groups is local, and the block is one layer more: its route is
+// that of an exchange of level L.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "memory.hpp"
+#include "segment.hpp"
+
+namespace gsplit {
+
+/// The groups of a micro-batch. Ends are numbers of targets, in the order in which those were given to the sampler.
+struct PairGroups {
+  std::span<const int32_t> sources;       // [G]
+  std::span<const int32_t> destinations;  // [G]
+  std::span<const int32_t> own;           // [G * K] candidates of each group
+  std::span<const int32_t> shared;        // [C] candidates of all groups
+  std::span<const uint8_t> masked;        // [G * (K + C)] candidates that count nothing, own ones first; or empty
+  std::span<const int64_t> rows;          // [G] numbers of the pairs
+  int64_t groups_of_all = 0;              // groups of all micro-batches of the mini-batch
+  int64_t negatives_of_all = 0;           // candidates of the same that are not masked
+  bool turned = false;                    // candidates take the place of sources, which are called destinations
+};
+
+/// What one split scores and sends.
+struct PairSplit {
+  Array<int32_t> sources;       // [own groups] own target rows
+  Array<int32_t> destinations;  // [own groups] own target rows, then rows received from 0, 1, ...
+  Array<int32_t> own;           // [own groups * K] likewise
+  Array<int32_t> shared;        // [C] likewise; empty without groups
+  Array<uint8_t> masked;        // [own groups * (K + C)] or empty
+  Array<int64_t> rows;          // [own groups]
+  int64_t candidates = 0;       // K
+  int64_t groups_of_all = 0, negatives_of_all = 0;
+  bool turned = false;
+  std::vector<Array<int32_t>> send_rows;  // [P] own target rows that each trainer needs
+};
+
+/// Splits groups between the owners of their sources. targets: those that `splits` were sampled for, in the order
+/// that the ends of groups count. Throws std::invalid_argument for ends that are none.
+std::vector<PairSplit> split_pairs(const std::vector<Split>& splits, std::span<const int64_t> offsets,
+                                   std::span<const int64_t> targets, const PairGroups& groups);
+
+}  // namespace gsplit

@@ -1,0 +1,147 @@
+"""Links: which pairs of vertices belong together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from gsplit.config.links import LINK_LOSSES, LINK_METRIC, LinksConfig, TaskName
+from gsplit.config.resolved import Placed, Resolved
+from gsplit.config.train import TrainConfig
+from gsplit.data import Layout, open_layout
+from gsplit.device.precision import Precision
+from gsplit.engine.minibatch import MiniBatch
+from gsplit.engine.objective import check_logits
+from gsplit.engine.objectives.pairs import OwnPairLoss, PairLoss, pair_loss
+from gsplit.engine.tasks.task import Forward
+from gsplit.errors import InputError
+from gsplit.models.registry import DECODER
+from gsplit.sampling.links import TrainingPairs
+
+FEW_PAIRS = 10
+"""Mini-batches of an epoch below which the edges that one excludes change the graph."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinkTask:
+    """A :class:`gsplit.engine.tasks.Task` on the scores of pairs, by the decoder of the model."""
+
+    loss: PairLoss
+    """Loss of the run."""
+    width: int
+    """Columns of the vectors that pairs are scored by."""
+
+    def forward(self, model: nn.Module, mini_batch: MiniBatch, *, precision: Precision) -> Forward:
+        """Compute the vectors of the own targets, and the loss of the pairs that this trainer scores."""
+        pairs = mini_batch.pairs
+        assert pairs is not None
+        vectors = precision.called(mini_batch.labels.device, mini_batch.logits, model)
+        check_logits(vectors, len(mini_batch.labels), self.width)
+        counted = {
+            "groups": pairs.groups_of_all,
+            "negatives": pairs.negatives_of_all,
+            "scored": pairs.groups_of_all + pairs.negatives_of_all,
+        }[self.loss.divisor]
+        scores = pairs.scores(vectors, getattr(model, DECODER))
+        loss = self.loss.loss(*scores) / max(1, counted)
+        return Forward(vectors, mini_batch.comm.tie(loss), None, counted)
+
+
+def task_named(asked: TrainConfig, layout: Layout) -> TaskName:
+    """What a run learns: what was asked for, or else what the graph is for."""
+    graph = layout.graph
+    return asked.task or ("links" if graph.links is not None and not len(graph.train_idx) else "vertices")
+
+
+def embedding_width(config: TrainConfig) -> int:
+    """Columns of the vectors that pairs are scored by."""
+    return config.embedding or config.hidden
+
+
+def for_links(layout: Layout, width: int) -> Layout:
+    """A layout whose models give vectors of a width, without labels and sets of vertices."""
+    none, graph = np.empty(0, np.int64), layout.graph
+    view = replace(
+        graph,
+        num_classes=width,
+        classes=None,
+        regression=False,
+        labels=np.broadcast_to(np.int64(-1), (graph.num_vertices,)),
+        train_idx=none,
+        valid_idx=none,
+        test_idx=none,
+    )
+    return replace(layout, graph=view)
+
+
+def open_for(config: Resolved) -> Layout:
+    """The layout of a run as its task sees it, whose checks were made before."""
+    layout = open_layout(config.layout, trusted=True)
+    return for_links(layout, embedding_width(config)) if config.task == "links" else layout
+
+
+def link_task(config: Resolved, own: OwnPairLoss | None, device: torch.device) -> LinkTask:
+    """The task that a configuration asks for, with the loss of the user's, if any."""
+    loss = pair_loss(own or config.loss or "bce", temperature=config.temperature, margin=config.margin, device=device)
+    return LinkTask(loss=loss, width=embedding_width(config))
+
+
+def decoder_described(config: Placed) -> dict[str, Any]:
+    """What a decoder is built again from: its name and the width of the vectors."""
+    return {"name": config.score, "width": embedding_width(config), "arguments": {}}
+
+
+def check_links(config: TrainConfig, layout: Layout) -> None:
+    """Refuse what does not go with links.
+
+    Raises:
+        InputError: by the flag that is wrong.
+    """
+    links, path = layout.graph.links, layout.path
+    if config.strategy == "full" or ":" in config.strategy:
+        raise InputError(
+            f"--strategy {config.strategy} has no mini-batches of pairs; --task links takes split or data"
+        )
+    if config.sampling != "neighbours":
+        raise InputError(
+            f"--sampling {config.sampling} cannot leave out the edges that are asked for; use neighbours with "
+            "--task links"
+        )
+    if links is None and config.pairs == "train":
+        raise InputError(
+            f"{path} has no training pairs; import the graph with --edge-split 0.85,0.05,0.1, or train on all its "
+            "edges by --pairs edges"
+        )
+    if config.loss is not None and config.loss not in LINK_LOSSES and ":" not in config.loss:
+        raise InputError(f"--loss {config.loss} is for labels; --task links takes {', '.join(LINK_LOSSES)}")
+    for name in config.metric_names:
+        if not LINK_METRIC.fullmatch(name):
+            raise InputError(f"--metrics {name} is for labels; --task links takes mrr, hits@10, auroc, ap")
+    if config.check_model:
+        raise InputError("--check-model compares losses of vertices; drop it, or --task links")
+    if config.save_predictions != "no":
+        raise InputError("--save-predictions writes labels, and --task links learns none; drop it")
+    if config.cache == "replicated":
+        raise InputError("--cache replicated gives each trainer vertices of its own, and links have none; drop it")
+    asked = config.candidates
+    if asked.hard and (links is None or links.hard_negatives is None):
+        raise InputError(f"--negatives hard:{asked.hard} takes the graph's hard negatives, and {path} has none")
+    if asked.in_batch and config.batch_size == 1:
+        raise InputError("--negatives in-batch takes the other pairs of a mini-batch; --batch-size 1 has none")
+    if not TrainingPairs(layout, edges=config.pairs == "edges").number:
+        raise InputError(f"{path} has no pair to train on")
+
+
+def excludes_much(config: LinksConfig, batch_size: int, layout: Layout) -> str | None:
+    """What to warn of where a mini-batch excludes so many edges that the graph is another; None: it does not."""
+    number = TrainingPairs(layout, edges=config.pairs == "edges").number
+    if config.exclude == "none" or batch_size * FEW_PAIRS <= number:
+        return None
+    return (
+        f"--batch-size {batch_size} of {number:,} pairs: each mini-batch leaves out the edges that it asks for, "
+        f"{100 * min(1.0, batch_size / number):.0f} % of all; take at most a tenth of the pairs"
+    )

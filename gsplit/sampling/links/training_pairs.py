@@ -1,0 +1,73 @@
+"""The pairs that are trained on, by their numbers. Nothing of their size is held in memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import gsplit._core as _core
+from gsplit.data import Layout
+
+Ends = tuple[NDArray[np.int64], NDArray[np.int64]]
+"""Sources and destinations, int64 [n] layout ids each."""
+
+
+class TrainingPairs:
+    """Pairs of vertices by number, which no partition changes.
+
+    Where all edges are trained on, pair i is edge i of the *store*: its destination is found among the store's own
+    runs of in-edges, whose order layouts keep. Else it is line i of the training pairs.
+
+    Args:
+        layout: of the graph.
+        edges: take all edges, also where there are training pairs.
+    """
+
+    def __init__(self, layout: Layout, *, edges: bool = False) -> None:
+        links = layout.graph.links
+        self._layout, self._graph = layout, layout.graph
+        self._given = None if edges or links is None else links.train
+        self.number = self._graph.num_edges if self._given is None else len(self._given)
+        """M, the number of pairs."""
+
+    def ends(self, rows: NDArray[np.int64]) -> Ends:
+        """The ends of pairs by their numbers, int64 [n]."""
+        if self._given is not None:
+            pairs = self._layout.positions[self._given[rows]]
+            return pairs[:, 0].astype(np.int64), pairs[:, 1].astype(np.int64)
+        indptr = self._layout.store_indptr
+        destinations = np.searchsorted(indptr, rows, side="right") - 1
+        places = rows - indptr[destinations]
+        local = self._layout.positions[destinations].astype(np.int64)
+        return self._graph.indices[self._graph.indptr[local] + places].astype(np.int64), local
+
+    def known(self, sources: NDArray[np.int64], destinations: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return whether pairs are edges or training pairs, bool [n]; of validation and test nothing is looked at."""
+        found = _core.are_edges(self._graph.indptr, self._graph.indices, sources, destinations)
+        if self._given is not None:
+            found |= _listed(self._given, *(self._layout.permutation[ends] for ends in (sources, destinations)))
+        return found
+
+    def known_to_all(self, sources: NDArray[np.int64], candidates: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return whether each source [G] has each candidate [C] as a known destination, bool [G, C]."""
+        found = _core.edges_from(self._graph.indptr, self._graph.indices, candidates, sources)
+        if self._given is not None:
+            shape = len(sources), len(candidates)
+            wide = (np.broadcast_to(ends, shape).ravel() for ends in (sources[:, None], candidates))
+            found |= _listed(self._given, *(self._layout.permutation[ends] for ends in wide)).reshape(shape)
+        return found
+
+
+def _listed(pairs: NDArray[Any], sources: NDArray[np.int64], destinations: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return whether pairs stand in a list [M, 2] that is sorted by (destination, source), by bisection."""
+    low, high = np.zeros(len(sources), np.int64), np.full(len(sources), len(pairs), np.int64)
+    while (open_ := low < high).any():
+        middle = (low + high) // 2
+        at = pairs[np.minimum(middle, len(pairs) - 1)]
+        below = (at[:, 1] < destinations) | ((at[:, 1] == destinations) & (at[:, 0] < sources))
+        low = np.where(open_ & below, middle + 1, low)
+        high = np.where(open_ & ~below, middle, high)
+    at = pairs[np.minimum(low, len(pairs) - 1)] if len(pairs) else np.full((len(sources), 2), -1)
+    return (low < len(pairs)) & (at[:, 0] == sources) & (at[:, 1] == destinations)
