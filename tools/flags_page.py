@@ -19,6 +19,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from gsplit.config.features import FeaturesConfig
 from gsplit.config.fields import Range, flag_of, metadata_of
 from gsplit.config.flags import Flag, flags_of, shown
+from gsplit.config.links import LinksConfig
 from gsplit.config.model import ModelConfig
 from gsplit.config.optimisation import ObjectiveConfig, OptimisationConfig
 from gsplit.config.parallel import ParallelConfig
@@ -42,6 +43,7 @@ GROUPS = (
     EvaluationConfig,
     ModelConfig,
     SamplingConfig,
+    LinksConfig,
     OptimisationConfig,
     ObjectiveConfig,
     ParallelConfig,

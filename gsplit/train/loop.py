@@ -71,5 +71,5 @@ def step(trainer: Trainer, mini_batch: MiniBatch) -> StepResult:
     check_mini_batch(trainer, mini_batch, loss)
     with clock("step"):
         trainer.steps.end(trainer.progress.epoch, trainer.progress.batch, counted)
-    measured = None if trainer.measures_training is False else (outputs.detach(), mini_batch.labels)
+    measured = (outputs.detach(), mini_batch.labels) if trainer.measures_training else None
     return StepResult(loss=loss, reduced_bytes=reduced_bytes, counted=counted, outputs=measured)

@@ -129,7 +129,7 @@ def test_a_grid_needs_nothing_but_numbers():
     {
         # But for the check of a model, which compares gradients and takes no step.
         r"\.backward\(\)": {"engine/step.py", "train/check/gradients.py"},
-        r"\bmini_batch_loss\(": {"engine/objective.py", "engine/step.py"},
+        r"\bmini_batch_loss\(": {"engine/objective.py", "engine/tasks/vertices.py"},
         r"\bSamplerSpec\(": {"engine/sampled/engine.py"},
         r"\bSplitLoader\(": {"engine/components.py"},
         r"\bFeatureLoader\(": {"engine/inputs.py", "engine/rows/loading.py"},

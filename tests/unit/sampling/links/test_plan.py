@@ -205,14 +205,15 @@ def test_an_edge_is_excluded_only_below_a_degree(layouts):
     layout = layouts(2)
     in_degrees = np.empty(120, np.int64)
     in_degrees[layout.permutation] = np.diff(layout.graph.indptr)
-    rule = rule_of(fan_out=(-1, -1), exclude=Exclude(below=6))
+    rule = rule_of(fan_out=(-1, -1), exclude=Exclude(below=3))
     sampler = micro_batches(layout, rule).sample(0, 0, 0)
     seen = edges_of([sampler.segment(rank) for rank in range(2)], layout)
     asked = {pair for group in pairs_of(layout, rule, 0).values() for pair in (group[:2], group[1::-1])}
-    few = {pair for pair in asked if min(in_degrees[list(pair)]) < 6}
+    few = {pair for pair in asked if min(in_degrees[list(pair)]) < 3}
     assert few
     assert not seen & few
-    assert seen & (asked - few)
+    if layout.graph.links.train is None:  # others are hardly ever edges
+        assert seen & (asked - few)
 
 
 @pytest.mark.parametrize("micro", [2, 3])
