@@ -285,12 +285,12 @@ def validate(trainer: Trainer, epoch: int, batch: int | None = None) -> dict[str
         batch: so many mini-batches into it.
     """
     names = trainer.evaluator.names
-    if not len(trainer.valid):
+    if not trainer.num_evaluated("valid"):
         return dict.fromkeys(names)
     # Weights that are infinite may give finite logits, behind a ReLU or a division by a variance.
     scores: dict[str, float | None] = dict.fromkeys(names)
     if first_parameter(trainer) is None:
-        scores = trainer.evaluator.scores(trainer.model, trainer.valid)
+        scores = trainer.scores("valid")
     score = scores[names[0]]  # None only where logits or weights are not finite, or the run would have been refused
     trainer.kept.judge(trainer.model, epoch, scores, batch=batch)
     trainer.steps.rates.judge(score)

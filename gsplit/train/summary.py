@@ -12,6 +12,7 @@ import torch
 
 from gsplit.data.memory.temporary import InFolder, Temporary, temporary_of
 from gsplit.engine.evaluation import Evaluator, Stopped
+from gsplit.engine.evaluation.links import LinkEvaluator
 from gsplit.engine.metrics import key_of
 from gsplit.engine.tasks.vertices import VertexTask
 from gsplit.errors import InputError
@@ -56,11 +57,11 @@ def _finished(trainer: Trainer) -> dict[str, Any] | None:
     if not finite_weights:
         if trainer.member.rank == 0:
             logger.warning("the weights of epoch %d are not finite; those of epoch %d are kept", epoch, kept["epoch"])
-    elif len(trainer.valid):
+    elif trainer.num_evaluated("valid"):
         trainer.kept.say_why_last(kept, why)
     start_s = time.perf_counter()
-    tests = config.evaluate != "none" and len(trainer.test)
-    test = trainer.evaluator.scores(trainer.model, trainer.test) if tests else dict.fromkeys(names)
+    tests = config.evaluate != "none" and trainer.num_evaluated("test") > 0
+    test = trainer.scores("test") if tests else dict.fromkeys(names)
     test_s = time.perf_counter() - start_s
     if config.save_predictions != "no":
         _save_predictions(trainer)
@@ -87,12 +88,20 @@ def _finished(trainer: Trainer) -> dict[str, Any] | None:
         "stages": totals(records, "stages"),
         "traffic": totals(records, "traffic"),
         **_scaled(trainer),
+        **_ranking(trainer),
         "run": str(trainer.run.folder),
     }
     write_summary(trainer.run.folder, summary)
     for callback in trainer.callbacks:
         callback.on_train_end(summary)
     return summary
+
+
+def _ranking(trainer: Trainer) -> dict[str, Any]:
+    """What pairs were compared with, where they were ranked: scores differ by it."""
+    if not isinstance(trainer.evaluator, LinkEvaluator) or not trainer.num_evaluated("test"):
+        return {}
+    return {"ranking": trainer.evaluator.ranking("test")}
 
 
 def _scaled(trainer: Trainer) -> dict[str, Any]:

@@ -12,20 +12,21 @@ import torch
 from torch import nn
 
 from gsplit.callbacks import Callback
+from gsplit.config.links import DEFAULT_LINK_METRIC
 from gsplit.config.optimisation import ERRORS
 from gsplit.data.store import describe
 from gsplit.engine.components import Components
 from gsplit.engine.dry.room_for_step import check_room
 from gsplit.engine.engines import engine_of
 from gsplit.engine.evaluation import Evaluator, validated
-from gsplit.engine.evaluation.links import EvaluatedPairs, LinkEvaluator
+from gsplit.engine.evaluation.links import LinkEvaluator
 from gsplit.engine.feed import Feed
 from gsplit.engine.minibatch import MiniBatch
 from gsplit.engine.rows.loading import Loading
 from gsplit.engine.rows.shared import Shared
 from gsplit.engine.rows.trained import TrainedFeatures
 from gsplit.engine.run import Run
-from gsplit.engine.tasks.links import LinkTask, open_for
+from gsplit.engine.tasks.links import open_for
 from gsplit.engine.tasks.named import task_of
 from gsplit.engine.tasks.vertices import VertexTask
 from gsplit.features import EdgeLoader
@@ -76,7 +77,11 @@ class Trainer(Components):
         self.task = task_of(run, layout.graph, member.device)
         self.measures_training = run.config.metrics is not None and isinstance(self.task, VertexTask)
         """Whether outputs of training are measured at the end of an epoch."""
-        self.evaluator, self.valid, self.test = self._evaluated()
+        self.evaluator = self._evaluator()
+        self._vertices = {
+            "valid": validated(layout, run.config.validate_vertices, run.config.seed),
+            "test": layout.graph.test_idx,
+        }
         self.parameters = [p for p in self.model.parameters() if p.requires_grad]
         self.optimizer = optimizer_of(run.config, self.parameters)
         self.loop_name: str | None = None
@@ -108,31 +113,47 @@ class Trainer(Components):
             early=_early_sums(self.model, member),
         )
 
-    def _evaluated(self) -> tuple[Evaluator | LinkEvaluator, Any, Any]:
-        """What evaluates, and what it is given to validate and to test on: layout ids, or pairs."""
-        run, layout, shared = self.run, self.layout, self.shared
+    def num_evaluated(self, part: str) -> int:
+        """Number of vertices, or pairs, of ``valid`` or ``test``."""
+        if isinstance(self.evaluator, LinkEvaluator):
+            links = self.layout.graph.links
+            return 0 if links is None else len(links.valid if part == "valid" else links.test)
+        return len(self._vertices[part])
+
+    def scores(self, part: str) -> dict[str, float | None]:
+        """The metrics of the model as it is on ``valid`` or ``test``, by name; all trainers make the call.
+
+        Raises:
+            Stopped: where the run was asked to stop meanwhile.
+        """
+        if isinstance(self.evaluator, LinkEvaluator):
+            return self.evaluator.scores(self.model, getattr(self.model, DECODER), part)
+        return self.evaluator.scores(self.model, self._vertices[part])
+
+    def _evaluator(self) -> Evaluator | LinkEvaluator:
+        run, config = self.run, self.run.config
         common: dict[str, Any] = {
-            "num_layers": run.config.layers,
+            "num_layers": config.layers,
             "precision": run.precision,
-            "threads": run.config.threads,
-            "metrics": run.config.metric_names,
-            "stops": shared.asked_to_stop,
+            "threads": config.threads,
+            "fan_outs": config.evaluation_fan_out,
+            "seed": config.seed,
+            "stops": self.shared.asked_to_stop,
+            "publish": None if self.trained is None else self.trained.publish,
         }
-        if isinstance(self.task, LinkTask):
-            pairs = LinkEvaluator(layout, self.member, self.split_loader(), shared.levels, **common)
-            return pairs, EvaluatedPairs.of(layout, "valid"), EvaluatedPairs.of(layout, "test")
-        vertices = Evaluator(
-            layout,
-            self.member,
-            self.split_loader(),
-            self.task.objective,
-            shared.levels,
-            fan_outs=run.config.evaluation_fan_out,
-            seed=run.config.seed,
-            publish=None if self.trained is None else self.trained.publish,
+        where = self.layout, self.member, self.split_loader()
+        if isinstance(self.task, VertexTask):
+            metrics = config.metric_names
+            return Evaluator(*where, self.task.objective, self.shared.levels, metrics=metrics, **common)
+        return LinkEvaluator(
+            *where,
+            self.shared.levels,
+            width=self.task.width,
+            metrics=config.metric_names or (DEFAULT_LINK_METRIC,),
+            candidates=config.evaluate_negatives,
+            pairs=config.validate_vertices,
             **common,
         )
-        return vertices, validated(layout, run.config.validate_vertices, run.config.seed), layout.graph.test_idx
 
     def begin(self, end: TrainerEnd | None = None) -> None:
         """Have mini-batches loaded from where the progress stands.

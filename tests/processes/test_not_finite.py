@@ -51,14 +51,14 @@ def layout_of(tmp_path_factory):
 def scores_of_broken(member, config):
     """Scores of validation vertices, and of training's logits, with one weight of the last layer not finite."""
     trainer = trainer_of(member, config)
-    before = trainer.evaluator.scores(trainer.model, trainer.valid)
+    before = trainer.scores("valid")
     found = []
     for value in (float("nan"), float("inf")):
         weight = list(trainer.model.parameters())[-1]
         with torch.no_grad():
             kept = weight.flatten()[0].item()
             weight.view(-1)[0] = value
-        after = trainer.evaluator.scores(trainer.model, trainer.valid)
+        after = trainer.scores("valid")
         said = next(trainer.feed)
         logits = said.logits(trainer.model)
         in_training = trainer.evaluator.scores_of([(logits.detach(), said.labels)]) if config.metrics else {}
@@ -262,7 +262,7 @@ def validated_with(member, config, name, value):
     trainer = trainer_of(member, config)
     with torch.no_grad():
         dict([*trainer.model.named_parameters(), *trainer.model.named_buffers()])[name].fill_(value)
-    logits = trainer.evaluator.scores(trainer.model, trainer.valid)["accuracy"]
+    logits = trainer.scores("valid")["accuracy"]
     scores = epochs.validate(trainer, 1)
     trainer.close()
     return logits is not None, scores, trainer.kept.best is not None

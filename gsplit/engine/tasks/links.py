@@ -13,6 +13,7 @@ from gsplit.config.links import LINK_LOSSES, LINK_METRIC, LinksConfig, TaskName
 from gsplit.config.resolved import Placed, Resolved
 from gsplit.config.train import TrainConfig
 from gsplit.data import Layout, open_layout
+from gsplit.data.links.edge_sets import Links as EdgeSets
 from gsplit.device.precision import Precision
 from gsplit.engine.minibatch import MiniBatch
 from gsplit.engine.objective import check_logits
@@ -65,6 +66,7 @@ def embedding_width(config: TrainConfig) -> int:
 def for_links(layout: Layout, width: int) -> Layout:
     """A layout whose models give vectors of a width, without labels and sets of vertices."""
     none, graph = np.empty(0, np.int64), layout.graph
+    no_pairs = np.empty((0, 2), np.int64)
     view = replace(
         graph,
         num_classes=width,
@@ -74,6 +76,7 @@ def for_links(layout: Layout, width: int) -> Layout:
         train_idx=none,
         valid_idx=none,
         test_idx=none,
+        links=graph.links or EdgeSets(valid=no_pairs, test=no_pairs),
     )
     return replace(layout, graph=view)
 
