@@ -125,7 +125,7 @@ def test_a_small_loss_keeps_its_digits():
     """e^-30 beside a score of 30: a difference of logarithms would be left with none."""
     s, c = torch.tensor([30.0], dtype=torch.float64), torch.tensor([[0.0]], dtype=torch.float64)
     for name in ("softmax", "bpr"):
-        assert float(pair_loss(name).loss(s, c)) == pytest.approx(math.log1p(math.exp(-30)), rel=1e-3)
+        assert pair_loss(name).loss(s, c).item() == pytest.approx(math.log1p(math.exp(-30)), rel=1e-3)
 
 
 def test_short_types_are_added_up_in_float32():
@@ -145,8 +145,8 @@ def test_a_loss_says_what_it_is_divided_by_and_parts_add_up(name):
     left = (~masked).sum(dim=1)
     assert counts.tolist() == {"groups": [1] * 9, "negatives": left.tolist(), "scored": (left + 1).tolist()}[divisor]
     parts = [(0, 0), (0, 4), (4, 5), (5, 9)]
-    together = sum(float(loss.loss(positive[a:b], negative[a:b], masked[a:b])) for a, b in parts)
-    assert together == pytest.approx(float(loss.loss(positive, negative, masked)), rel=1e-12)
+    together = sum(loss.loss(positive[a:b], negative[a:b], masked[a:b]).item() for a, b in parts)
+    assert together == pytest.approx(loss.loss(positive, negative, masked).item(), rel=1e-12)
 
 
 def test_bce_and_softmax_are_pytorchs():
@@ -154,10 +154,10 @@ def test_bce_and_softmax_are_pytorchs():
     scores = torch.cat([positive, negative[~masked]])
     labels = torch.cat([torch.ones(8), torch.zeros(len(scores) - 8)]).double()
     theirs = F.binary_cross_entropy_with_logits(scores, labels)
-    assert float(of("bce").loss(positive, negative, masked) / len(scores)) == pytest.approx(float(theirs), rel=1e-9)
+    assert of("bce").loss(positive, negative, masked).item() / len(scores) == pytest.approx(float(theirs), rel=1e-9)
     logits = torch.cat([positive.unsqueeze(1), negative.masked_fill(masked, -torch.inf)], dim=1) / T
     theirs = F.cross_entropy(logits, torch.zeros(8, dtype=torch.int64))
-    assert float(of("softmax").loss(positive, negative, masked) / 8) == pytest.approx(float(theirs), rel=1e-12)
+    assert of("softmax").loss(positive, negative, masked).item() / 8 == pytest.approx(float(theirs), rel=1e-12)
 
 
 def each_group(positive, negative, mask):
