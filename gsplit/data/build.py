@@ -121,17 +121,14 @@ def fill_store(
         rule = "count"
     elif rule == "count":
         source = replace(source, edges=counted(source.edges))
-    ids_described = None if source.ids is None else source.ids.write(writer.path / kept_ids.FILE)
-    withheld = _withheld(source, options, writer.path, ids_described)
-    cleaning = Cleaning(
-        undirected=options.undirected, self_loops=options.self_loops, duplicates=rule, withheld=withheld
-    )
     n = _num_vertices(source, options)
     if options.split and source.vertex_sets and source.times is None:
         raise InputError(
             f"{source.where} has vertex sets already ({', '.join(source.vertex_sets)}); drop --split"
             + (" and --stratify" if options.stratify else "")
         )
+    if options.edge_split and source.links is not None:
+        raise InputError(f"{source.where} has links already; drop --edge-split")
     labelled = None
     if n is not None:
         check_num_vertices(n, source.where)
@@ -148,6 +145,11 @@ def fill_store(
             called=source.called.get("features", source.where),
             shown=str if source.ids is None else source.ids.shown,
         )
+    ids_described = None if source.ids is None else source.ids.write(writer.path / kept_ids.FILE)
+    withheld = _withheld(source, options, writer.path, ids_described)
+    cleaning = Cleaning(
+        undirected=options.undirected, self_loops=options.self_loops, duplicates=rule, withheld=withheld
+    )
     indptr, tally = write_adjacency(writer, source, n, cleaning)
     links = None
     if withheld is not None:
@@ -211,17 +213,11 @@ def fill_store(
 def _withheld(
     source: GraphSource, options: BuildOptions, folder: Path, ids_described: dict[str, Any] | None
 ) -> Withheld | None:
-    """Return which edges are pairs to be predicted; None where there are no links.
-
-    Raises:
-        InputError: where there are links, and others are asked for.
-    """
+    """Return which edges are pairs to be predicted; None where there are no links."""
     if not options.edge_split:
         if source.links is None and source.hard_pairs is None:
             return None
         return HeldOut(source.links or Links.empty(), options.leaks)
-    if source.links is not None:
-        raise InputError(f"{source.where} has links already; drop --edge-split")
     hashes: Hashes = hashes_of_numbers
     if ids_described is not None:
         assert source.num_vertices is not None
