@@ -333,3 +333,12 @@ def best_rows(
     scores: NDArray[Any],
     threads: int,
 ) -> None: ...
+def draw_candidates(
+    keys: NDArray[np.uint64],
+    numbers: NDArray[np.int64],
+    vertices: NDArray[np.int64],
+    indptr: NDArray[np.int64],
+    left_out: NDArray[np.int64],
+    out: NDArray[np.int64],
+    threads: int,
+) -> None: ...

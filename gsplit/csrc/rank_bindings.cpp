@@ -79,6 +79,16 @@ void bind_scores(nb::module_& m) {
 void bind_ranks(nb::module_& m) {
   bind_scores<float>(m);
   bind_scores<double>(m);
+  m.def(
+      "draw_candidates",
+      [](Array<uint64_t> keys, Array<int64_t> numbers, Array<int64_t> vertices, Array<int64_t> indptr,
+         Array<int64_t> left_out, Table<int64_t> out, int threads) {
+        nb::gil_scoped_release unlocked;
+        draw_candidates(span_of(keys), span_of(numbers), span_of(vertices), {span_of(indptr), span_of(left_out)},
+                        table_of(out), threads);
+      },
+      nb::arg("keys").noconvert(), nb::arg("numbers").noconvert(), nb::arg("vertices").noconvert(),
+      nb::arg("indptr").noconvert(), nb::arg("left_out").noconvert(), nb::arg("out").noconvert(), nb::arg("threads"));
 }
 
 }  // namespace gsplit::python

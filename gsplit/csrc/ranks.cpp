@@ -7,11 +7,13 @@
 #include <vector>
 
 #include "aggregate_shared.hpp"
+#include "random.hpp"
 
 namespace gsplit {
 namespace {
 
 constexpr int64_t BLOCK_SOURCES = 60;  // whose scores of a panel a cache holds
+constexpr int COLUMN_BITS = 20;        // of the word that a candidate is drawn by
 constexpr int64_t LINE = 64;           // bytes
 constexpr int64_t LINE_COLUMNS = 16;   // transposed at a time, so that a cache holds what is written
 
@@ -247,6 +249,28 @@ void best_rows(const Scored<T>& scored, const SharedRows& candidates, std::span<
         best.data[i * best.stride + at] = at < entries.size() ? entries[at].row : -1;
         scores.data[i * scores.stride + at] =
             at < entries.size() ? entries[at].score : std::numeric_limits<T>::quiet_NaN();
+      }
+    }
+  });
+}
+
+void draw_candidates(std::span<const uint64_t> keys, std::span<const int64_t> numbers,
+                     std::span<const int64_t> vertices, const RowLists& left_out, Matrix<int64_t> out, int threads) {
+  require(!vertices.empty(), "there must be a vertex");
+  require(out.rows == static_cast<int64_t>(numbers.size()), "there must be candidates for each pair");
+  require(out.width <= int64_t{1} << COLUMN_BITS, "there may be 2^20 candidates of a pair");
+  check_lists(left_out, out.rows, std::numeric_limits<int64_t>::max());
+  shared_out(out.rows, out.width, threads, [&](int64_t, int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const auto none = left_out.of(i);
+      for (int64_t c = 0; c < out.width; ++c) {
+        const uint64_t word = static_cast<uint64_t>(numbers[i]) << COLUMN_BITS | static_cast<uint64_t>(c);
+        int64_t drawn = -1;
+        for (size_t attempt = 0; attempt < keys.size() && drawn < 0; ++attempt) {
+          const int64_t vertex = vertices[fold_word(keys[attempt], word) % vertices.size()];
+          if (!std::binary_search(none.begin(), none.end(), vertex)) drawn = vertex;
+        }
+        out.data[i * out.stride + c] = drawn;
       }
     }
   });

@@ -64,4 +64,11 @@ template <class T>
 void best_rows(const Scored<T>& scored, const SharedRows& candidates, std::span<const int64_t> order,
                const RowLists& left_out, Matrix<int64_t> best, Matrix<T> scores, int threads);
 
+/// Draws candidates [n, K] of some pairs uniformly from all vertices, by hashes of (key, number of the pair, column)
+/// alone. One that its pair has in `left_out`, ascending, is drawn again by the next key, and after the last is -1.
+///
+/// numbers: [n] of the pairs, below 2^44; K is at most 2^20. vertices: [N] in the order that is drawn from.
+void draw_candidates(std::span<const uint64_t> keys, std::span<const int64_t> numbers,
+                     std::span<const int64_t> vertices, const RowLists& left_out, Matrix<int64_t> out, int threads);
+
 }  // namespace gsplit

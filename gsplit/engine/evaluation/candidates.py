@@ -21,10 +21,11 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from gsplit import _core
 from gsplit.data import Layout
 from gsplit.data.graph import row_ranges
 from gsplit.data.links.edge_sets import Links
-from gsplit.engine.evaluation.ranking import Known, Lists, masked
+from gsplit.engine.evaluation.ranking import Known, Lists
 from gsplit.engine.evaluation.sampled_targets import EVALUATION
 from gsplit.errors import InputError
 from gsplit.sampling.plan import fold_key, hashed
@@ -38,7 +39,7 @@ MOST_DRAWN = 1 << 20
 """A bound of K: rows and numbers of candidates share a word."""
 KNOWN_AT_ONCE = 1 << 22
 """Known pairs that a trainer holds at a time."""
-PIECE_EDGES = 1 << 20
+PIECE_EDGES = 1 << 18
 
 
 def drawn_candidates(name: str) -> int | None:
@@ -111,7 +112,14 @@ def ranked_rows(num_pairs: int, number: int | None, seed: int) -> NDArray[np.int
 
 
 def drawn_rows(
-    layout: Layout, seed: int, rows: NDArray[np.int64], k: int, left_out: Lists, attempts: int = ATTEMPTS
+    layout: Layout,
+    seed: int,
+    rows: NDArray[np.int64],
+    k: int,
+    left_out: Lists,
+    *,
+    attempts: int = ATTEMPTS,
+    threads: int = 1,
 ) -> NDArray[np.int64]:
     """Candidates [n, k] of the pairs with these rows, drawn uniformly; -1 where the last attempt was left out, too.
 
@@ -122,16 +130,11 @@ def drawn_rows(
         k: candidates of each.
         left_out: vertices that are no candidates.
         attempts: of each candidate.
+        threads: that draw.
     """
-    words = (rows.astype(np.uint64)[:, None] << np.uint64(20)) | np.arange(k, dtype=np.uint64)
-    drawn = np.full(words.shape, -1)
-    for attempt in range(attempts):
-        pair, place = np.nonzero(drawn < 0)
-        if not len(pair):
-            break
-        keys = hashed(fold_key(seed, EVALUATION, attempt), words[pair, place])
-        chosen = layout.positions[(keys % np.uint64(layout.graph.num_vertices)).astype(np.int64)]
-        drawn[pair, place] = masked(pair, chosen, left_out)
+    keys = np.array([fold_key(seed, EVALUATION, attempt) for attempt in range(attempts)], np.uint64)
+    drawn = np.empty((len(rows), k), np.int64)
+    _core.draw_candidates(keys, rows, layout.positions, left_out.indptr, left_out.rows, drawn, threads)
     return drawn
 
 
@@ -151,21 +154,21 @@ def known_of(layout: Layout, sources: NDArray[np.int64], pairs: Sequence[NDArray
 
     All edges are read, and those that begin at one of the vertices are kept.
     """
-    graph = layout.graph
-    wanted = np.zeros(graph.num_vertices, np.bool_)
-    wanted[sources] = True
-    found: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
+    graph, n = layout.graph, layout.graph.num_vertices
+    distinct = np.unique(sources)
+    place = np.full(n, -1)
+    place[distinct] = np.arange(len(distinct))
+    keys = [np.empty(0, np.int64)]
     for begin, end in row_ranges(graph.indptr, PIECE_EDGES):
         first = int(graph.indptr[begin])
-        starts = np.asarray(graph.indices[first : graph.indptr[end]])
-        here = np.flatnonzero(wanted[starts])
+        places = place[graph.indices[first : graph.indptr[end]]]
+        here = np.flatnonzero(places >= 0)
         ends = np.searchsorted(graph.indptr[begin : end + 1], first + here, side="right") - 1 + begin
-        found.append((starts[here].astype(np.int64), ends))
+        keys.append(places[here] * n + ends)
     for starts, ends in _in_pieces(layout, pairs):
-        kept = wanted[starts]
-        found.append((starts[kept], ends[kept]))
-    known = [np.concatenate(each) for each in zip(*found, strict=True)] if found else [np.empty(0, np.int64)] * 2
-    return Known(known[0], known[1], graph.num_vertices)
+        here = np.flatnonzero(place[starts] >= 0)
+        keys.append(place[starts[here]] * n + ends[here])
+    return Known(distinct, np.concatenate(keys), n)
 
 
 def _in_pieces(

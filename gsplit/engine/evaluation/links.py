@@ -288,7 +288,8 @@ class LinkEvaluator(Vectors):
         """Candidates [n, K] of some pairs for themselves."""
         if of_set.of_each is not None:
             return self._layout.positions[of_set.of_each[of_set.rows[places]]]
-        return drawn_rows(self._layout, self._seed, of_set.rows[places], self._each(of_set), left_out)
+        rows, k = of_set.rows[places], self._each(of_set)
+        return drawn_rows(self._layout, self._seed, rows, k, left_out, threads=self._threads)
 
     def _negative(self, of_set: _Pairs, places: NDArray[np.int64], left_out: Lists) -> NDArray[np.int64]:
         """One vertex [n] that does not belong with the source of each pair; -1 for none."""

@@ -50,17 +50,23 @@ class Known:
     """The destinations that sources are known to belong with, which are no candidates of theirs.
 
     Args:
-        sources: int64 [M].
-        destinations: int64 [M].
-        num_rows: N; all numbers are below it.
+        sources: int64 [S], ascending and distinct.
+        keys: int64 [M] a source's place times N plus a destination; in any order, and sorted here.
+        num_rows: N.
     """
 
-    def __init__(self, sources: NDArray[np.int64], destinations: NDArray[np.int64], num_rows: int) -> None:
-        self._n = num_rows
-        self._sources, place = np.unique(sources, return_inverse=True)
-        keys = np.unique(place.reshape(-1) * num_rows + destinations)
-        self._rows = keys % num_rows
-        self._indptr = np.searchsorted(keys, np.arange(len(self._sources) + 1) * num_rows)
+    def __init__(self, sources: NDArray[np.int64], keys: NDArray[np.int64], num_rows: int) -> None:
+        keys.sort()
+        keeps = np.ones(len(keys), np.bool_)
+        np.not_equal(keys[1:], keys[:-1], out=keeps[1:])
+        self._n, self._sources, self._keys = num_rows, sources, keys[keeps]
+        self._indptr = np.searchsorted(self._keys, np.arange(len(sources) + 1) * num_rows)
+
+    @classmethod
+    def of(cls, sources: NDArray[np.int64], destinations: NDArray[np.int64], num_rows: int) -> Known:
+        """Return what knows of pairs, [M] each."""
+        distinct, place = np.unique(sources, return_inverse=True)
+        return cls(distinct, place.reshape(-1) * num_rows + destinations, num_rows)
 
     @classmethod
     def nothing(cls, num_rows: int) -> Known:
@@ -74,7 +80,7 @@ class Known:
         each = np.arange(len(sources))
         pair = np.repeat(each, counts)
         within = np.arange(len(pair)) - np.repeat(np.cumsum(counts) - counts, counts)
-        rows = self._rows[np.repeat(self._indptr[at], counts) + within]
+        rows = self._keys[np.repeat(self._indptr[at], counts) + within] % self._n
         if also:
             keys = np.unique(np.concatenate([pair * self._n + rows, *(each * self._n + more for more in also)]))
             pair, rows = keys // self._n, keys % self._n
@@ -295,23 +301,6 @@ class DecoderScores:
             found[of_tile] = np.take_along_axis(scores, first, 1)
             rows[of_tile] = np.where(np.isnan(found[of_tile]), -1, np.take_along_axis(here, first, 1))
         return rows, found
-
-
-def masked(pairs: NDArray[np.int64], rows: NDArray[np.int64], left_out: Lists) -> NDArray[np.int64]:
-    """The same rows, -1 for those that their pair leaves out.
-
-    Args:
-        pairs: int64 [...] whose the rows are.
-        rows: int64 [...], -1 for none.
-        left_out: of each pair.
-    """
-    if not len(left_out.rows) or not rows.size:
-        return rows
-    size = max(int(rows.max()), int(left_out.rows.max())) + 2
-    keys = np.repeat(np.arange(len(left_out.indptr) - 1), np.diff(left_out.indptr)) * size + left_out.rows + 1
-    asked = pairs * size + rows + 1
-    at = np.minimum(np.searchsorted(keys, asked), len(keys) - 1)
-    return np.where(keys[at] == asked, -1, rows)
 
 
 OfPairs = Callable[[slice, Lists], NDArray[np.int64]]

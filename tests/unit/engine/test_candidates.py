@@ -89,7 +89,7 @@ def test_candidates_are_the_same_under_every_layout_and_in_every_piece(layouts):
 
 def test_candidates_are_drawn_uniformly_of_those_that_are_none(layouts):
     pairs, left_out = np.arange(4000), np.arange(0, N, 2)
-    lists = Known(np.repeat(pairs, len(left_out)), np.tile(left_out, len(pairs)), 4000).lists(pairs)
+    lists = Known.of(np.repeat(pairs, len(left_out)), np.tile(left_out, len(pairs)), 4000).lists(pairs)
     drawn = drawn_rows(layouts[0], 1, pairs, 5, lists, attempts=40)
     counts = np.bincount(drawn.reshape(-1), minlength=N)
     assert (counts[left_out] == 0).all()

@@ -36,10 +36,6 @@ def scorers(table, threads=1):
         yield DecoderScores(table, decoder, torch.device("cpu"))
 
 
-def nothing(n):
-    return Known(np.empty(0, np.int64), np.empty(0, np.int64), n)
-
-
 def brute(table, sources, destinations, candidates, known_pairs):
     """Doubled ranks by loops over pairs and candidates."""
     known, doubled = set(known_pairs), []
@@ -65,7 +61,10 @@ def ranks(scores, sources, destinations, candidates, known):
         each = candidates.shape[1]
 
         def of_pairs(piece, left_out):
-            return ranking.masked(np.arange(len(candidates[piece]))[:, None], candidates[piece], left_out)
+            lists = np.split(left_out.rows, left_out.indptr[1:-1])
+            return np.stack(
+                [np.where(np.isin(c, out), -1, c) for c, out in zip(candidates[piece], lists, strict=True)]
+            )
 
     for piece, doubled in doubled_ranks(scores, sources, destinations, of_pairs, known, each=each):
         out[piece] = doubled
@@ -89,7 +88,7 @@ def test_ranks_are_those_of_brute_force(rows, dtype):
     sources, destinations = random.integers(0, n, (2, pairs))
     u, v = random.integers(0, n, (2, 900))
     for known_pairs in ([], list(zip(u.tolist(), v.tolist(), strict=True))):
-        known = Known(u, v, n) if known_pairs else nothing(n)
+        known = Known.of(u, v, n) if known_pairs else Known.nothing(n)
         for candidates in cases(random, n, pairs).values():
             wanted = brute(table, sources, destinations, candidates, known_pairs)
             for scores in scorers(table):
@@ -116,7 +115,7 @@ def test_equal_rows_have_equal_scores_in_any_tile(isa, dtype, width):
         scores = DotScores(table)
         of_kinds = scores.pairs(*np.indices((n, n)).reshape(2, -1)).reshape(n, n)
         equal_kinds = [np.unique(of_kinds[i], return_counts=True) for i in range(n)]
-        whole = ranks(scores, sources, destinations, None, nothing(n))
+        whole = ranks(scores, sources, destinations, None, Known.nothing(n))
         for i, (u, v) in enumerate(zip(sources, destinations, strict=True)):
             values, counts = equal_kinds[u]
             assert len(values) <= different
@@ -127,10 +126,10 @@ def test_equal_rows_have_equal_scores_in_any_tile(isa, dtype, width):
             assert equal >= copies - 2
         for candidates in (shared, of_each):
             for threads in (1, 2):
-                again = ranks(DotScores(table, threads=threads), sources, destinations, candidates, nothing(n))
+                again = ranks(DotScores(table, threads=threads), sources, destinations, candidates, Known.nothing(n))
                 assert again.tolist() == whole.tolist()
         order = random.permutation(len(sources))
-        cut = [ranks(scores, sources[o], destinations[o], None, nothing(n)) for o in np.array_split(order, 4)]
+        cut = [ranks(scores, sources[o], destinations[o], None, Known.nothing(n)) for o in np.array_split(order, 4)]
         assert np.concatenate(cut).tolist() == whole[order].tolist()
 
 
@@ -139,7 +138,7 @@ def test_pieces_change_nothing(monkeypatch):
     n, pairs = 300, 200
     table = random.standard_normal((n, 9)).astype(np.float32)
     sources, destinations, (u, v) = *random.integers(0, n, (2, pairs)), random.integers(0, n, (2, 3000))
-    known = Known(u, v, n)
+    known = Known.of(u, v, n)
     for candidates in cases(random, n, pairs).values():
         whole = ranks(DotScores(table), sources, destinations, candidates, known)
         with monkeypatch.context() as patch:
@@ -153,7 +152,7 @@ def test_two_threads_count_what_one_does():
     table = random.standard_normal((2000, 33)).astype(np.float32)
     sources, destinations = random.integers(0, len(table), (2, 500))
     one, two = (
-        ranks(DotScores(table, threads=threads), sources, destinations, None, Known(destinations, sources, 2000))
+        ranks(DotScores(table, threads=threads), sources, destinations, None, Known.of(destinations, sources, 2000))
         for threads in (1, 2)
     )
     assert one.tolist() == two.tolist()
@@ -165,8 +164,8 @@ def test_a_score_that_is_no_number_is_above():
     table[2] = np.nan
     pair = np.array([0]), np.array([1])
     for scores in scorers(table):
-        assert ranks(scores, *pair, None, nothing(4)).tolist() == [2 + 2 * 1 + 1]
-        assert ranks(scores, pair[0], np.array([2]), None, nothing(4)).tolist() == [2 + 2 * 2]
+        assert ranks(scores, *pair, None, Known.nothing(4)).tolist() == [2 + 2 * 1 + 1]
+        assert ranks(scores, pair[0], np.array([2]), None, Known.nothing(4)).tolist() == [2 + 2 * 2]
 
 
 def test_a_factor_multiplies_sources():
@@ -184,7 +183,7 @@ def test_best_rows_are_sorted_by_score_and_order(dtype):
     table, order = small_numbers(random, (n, 4), dtype), random.permutation(n)
     sources = random.integers(0, n, pairs)
     u, v = random.integers(0, n, (2, 2000))
-    known = Known(u, v, n)
+    known = Known.of(u, v, n)
     few = np.array([3, 5])
     known_pairs = set(zip(u.tolist(), v.tolist(), strict=True))
     for candidates in (None, np.sort(random.permutation(n)[:90]), few):
@@ -201,7 +200,7 @@ def test_best_rows_are_sorted_by_score_and_order(dtype):
 
 
 def test_known_lists_are_sorted_and_distinct():
-    known = Known(np.array([4, 1, 4, 4]), np.array([3, 0, 2, 3]), 5)
+    known = Known.of(np.array([4, 1, 4, 4]), np.array([3, 0, 2, 3]), 5)
     lists = known.lists(np.array([4, 0, 1, 4]), np.array([2, 2, 2, 4]))
     assert np.split(lists.rows, lists.indptr[1:-1])[0].tolist() == [2, 3]
     assert [part.tolist() for part in np.split(lists.rows, lists.indptr[1:-1])] == [[2, 3], [2], [0, 2], [2, 3, 4]]
@@ -223,7 +222,7 @@ def test_given_candidates_are_ranked_as_ogb_does():
     given[(given == destinations[:, None]) | (given == sources[:, None])] = -1
     negative = np.einsum("nd,nkd->nk", table[sources], table[given])
     wanted = ogb_ranks((table[sources] * table[destinations]).sum(1), np.where(given < 0, -np.inf, negative))
-    doubled = ranks(DotScores(table), sources, destinations, given, nothing(80))
+    doubled = ranks(DotScores(table), sources, destinations, given, Known.nothing(80))
     assert (doubled / 2).tolist() == wanted.tolist()
     assert ranking.mean_reciprocal_rank(doubled) == pytest.approx((1 / wanted).mean(), rel=0, abs=1e-12)
     for k in (1, 3, 10):
@@ -291,7 +290,7 @@ def test_equal_rows_have_equal_scores_by_any_decoder(decoder, threads):
     kind = kind.reshape(-1)
     sources, destinations = random.integers(0, 2400, (2, 150))
     torch.set_num_threads(threads)
-    left_out = nothing(2400).lists(sources, sources, destinations)
+    left_out = Known.nothing(2400).lists(sources, sources, destinations)
     scores = DecoderScores(table, decoder, torch.device("cpu"))
     _, equal = scores.counts(sources, destinations, None, left_out)
     torch.set_num_threads(1)
@@ -304,7 +303,7 @@ def test_no_scores_are_kept():
     random = np.random.default_rng(2)
     table = random.standard_normal((20_000, 8)).astype(np.float32)
     sources, destinations = random.integers(0, len(table), (2, 20_000))
-    known = Known(destinations, sources, len(table))
+    known = Known.of(destinations, sources, len(table))
     tracemalloc.start()
     ranks(DotScores(table), sources, destinations, None, known)
     peak = tracemalloc.get_traced_memory()[1]
