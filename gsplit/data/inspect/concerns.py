@@ -12,6 +12,7 @@ from gsplit.data.graph import GraphArrays
 from gsplit.data.inspect.feature_columns import FeatureColumns
 from gsplit.data.inspect.label_counts import LabelCounts
 from gsplit.data.inspect.leaks import Leak, Leaks
+from gsplit.data.inspect.link_counts import LinkCounts
 from gsplit.data.inspect.negative_weights import WeightSigns
 from gsplit.data.inspect.structure import Structure
 from gsplit.data.labels.class_names import listed
@@ -47,9 +48,11 @@ def concerns(
     features: FeatureColumns | None,
     leaks: Leaks,
     names: NamesInLines,
+    links: LinkCounts | None = None,
 ) -> list[Concern]:
     """All that is odd: what spoils results first, then what costs some of them."""
-    found = [*_of_leaks(leaks, graph, names), *_of_sets(graph, labels), *_of_structure(graph, structure, names)]
+    found = [*_of_leaks(leaks, graph, names), *([] if links is None else _of_links(links))]
+    found += [*_of_sets(graph, labels), *_of_structure(graph, structure, names)]
     return [*found, *([] if features is None else _of_features(features, names))]
 
 
@@ -83,6 +86,31 @@ def _target(leak: Leak, graph: GraphArrays) -> str:
     return f" (class {listed([leak.target], graph.classes)})"
 
 
+def _of_links(links: LinkCounts) -> Iterator[Concern]:
+    for name, count in links.leaks.items():
+        if count:
+            yield Concern(
+                kind="leaking pairs",
+                text=f"{_counted(count, f'{SET_NAMES[name]} pair is', f'{SET_NAMES[name]} pairs are')} among the "
+                "edges, in one direction or the other, and so known beforehand; --leaks drop of gsplit import takes "
+                "such edges out",
+            )
+    for (first, second), count in links.reversed.items():
+        if count:
+            yield Concern(
+                kind="pairs both ways",
+                text=f"of {_counted(count, f'{SET_NAMES[first]} pair', f'{SET_NAMES[first]} pairs')} the reverse is "
+                f"in the {SET_NAMES[second]} set; where a score has no direction, that gives them away",
+            )
+    for name, count in links.positives.items():
+        if count:
+            yield Concern(
+                kind="positive candidates",
+                text=f"{count:,} of the {links.candidates[name]:,} candidates of the {SET_NAMES[name]} pairs are "
+                "edges or pairs of a set themselves, and ranks take them for wrong",
+            )
+
+
 def _of_sets(graph: GraphArrays, labels: LabelCounts) -> Iterator[Concern]:
     for (first, second), count in labels.shared.items():
         yield Concern(
@@ -99,6 +127,8 @@ def _of_sets(graph: GraphArrays, labels: LabelCounts) -> Iterator[Concern]:
     if not graph.num_classes:
         return
     if not len(graph.train_idx):
+        if not len(graph.valid_idx) and not len(graph.test_idx) and graph.links is not None:
+            return  # links are what is trained on
         yield Concern(kind="no training", text="no vertex is in the training set, so nothing can be trained")
     elif not graph.regression:
         yield from _of_classes(graph, labels)

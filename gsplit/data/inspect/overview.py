@@ -15,6 +15,7 @@ from gsplit.data.inspect.described_columns import DescribedColumn, described_col
 from gsplit.data.inspect.feature_columns import ColumnSums, FeatureColumns, pieces_of
 from gsplit.data.inspect.label_counts import LabelCounts, label_counts
 from gsplit.data.inspect.leaks import Leaks, leaks_of
+from gsplit.data.inspect.link_counts import LinkCounts, link_counts
 from gsplit.data.inspect.structure import Structure, structure_of
 from gsplit.data.layout import Layout
 from gsplit.data.memory.opened import OpenFolder
@@ -31,6 +32,7 @@ class Overview:
     names: NamesInLines
     structure: Structure
     labels: LabelCounts
+    links: LinkCounts | None
     features: FeatureColumns | None
     columns: Sequence[DescribedColumn]
     """Columns that the features were made of, as far as they are known."""
@@ -70,6 +72,7 @@ def _look(opened: OpenFolder, ids: KeptIds | None) -> Overview:
     names = _names(opened, ids.shown if ids is not None else str, columns)
     structure = structure_of(graph)
     labels = label_counts(graph)
+    links = link_counts(opened)
     features = None if graph.features is None else _columns(graph)
     leaks = Leaks()
     if features is not None:
@@ -80,10 +83,11 @@ def _look(opened: OpenFolder, ids: KeptIds | None) -> Overview:
         names=names,
         structure=structure,
         labels=labels,
+        links=links,
         features=features,
         columns=columns,
         leaks=leaks,
-        concerns=concerns(graph, structure, labels, features, leaks, names),
+        concerns=concerns(graph, structure, labels, features, leaks, names, links),
     )
 
 

@@ -12,7 +12,9 @@ from support.messages import says
 
 import gsplit
 from gsplit.data import open_layout, open_store, write_store
+from gsplit.data.__main__ import command
 from gsplit.data.description import read_description
+from gsplit.data.inspect.link_counts import link_counts
 from gsplit.data.links.edge_sets import Links
 from gsplit.errors import InputError
 
@@ -142,3 +144,30 @@ def test_pairs_out_of_order_are_refused_on_opening(tmp_path):
         )
     write_store(tmp_path / "s", graph, name="g", source="")
     assert open_store(tmp_path / "s").graph.links.valid_candidates.shape == (20, 3)
+
+
+@pytest.mark.parametrize("parts", [0, 3])
+def test_info_counts_leaks_and_positives(tmp_path, capsys, parts):
+    graph = with_links(random_graph(n := 14, 6))
+    folder = lay_out(graph, tmp_path, parts=parts).path if parts else tmp_path / "store"
+    if not parts:
+        write_store(folder, graph, name="g", source="test")
+    edges = {(int(u), v) for v in range(n) for u in graph.indices[graph.indptr[v] : graph.indptr[v + 1]]}
+    valid, test = (list(map(tuple, pairs.tolist())) for pairs in (graph.links.valid, graph.links.test))
+    known = edges | set(valid) | set(test)
+    candidates = [(u, w) for (u, _), row in zip(valid, graph.links.valid_candidates, strict=True) for w in row]
+    counts = link_counts(gsplit.data.open_layout(folder) if parts else open_store(folder))
+    assert counts.leaks == {
+        name: sum((u, v) in edges or (v, u) in edges for u, v in pairs)
+        for name, pairs in (("valid", valid), ("test", test))
+    }
+    assert counts.candidates == {"valid": 60, "test": 0}
+    assert counts.positives == {"valid": sum(pair in known for pair in candidates), "test": 0}
+    assert counts.reversed == {("valid", "test"): sum((v, u) in test for u, v in valid)}
+    assert min(counts.leaks["valid"], counts.positives["valid"], counts.reversed["valid", "test"]) > 0
+    command(["info", str(folder), "--verify"])
+    printed = capsys.readouterr().out
+    says(printed, f"{graph.num_edges} training pairs, (all edges), 20 validation, 20 test, 60 candidates")
+    says(printed, f"{counts.leaks['valid']} validation pairs, --leaks drop")
+    says(printed, f"{counts.positives['valid']} of the 60 candidates")
+    says(printed, f"{counts.reversed['valid', 'test']} validation, reverse, test set")

@@ -71,6 +71,7 @@ def page(seen: Overview) -> str:
             ["edges", sentences.edges(seen)],
             ["components", sentences.components(seen)],
             ["in-degree", printable(sentences.degrees(seen))],
+            *([["links", printable(sentences.links(seen))]] if seen.links is not None else []),
         ],
         picture_of_degrees=_bars(
             "Vertices by in-degree", {str(each): each.vertices for each in seen.structure.degrees}

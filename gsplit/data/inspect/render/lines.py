@@ -33,6 +33,8 @@ def lines(seen: Overview, *, verified: bool = False) -> Iterator[str]:
     yield f"  in-degree: {sentences.degrees(seen)}"
     degrees = cells.degree_table(seen.structure, graph.num_vertices)
     yield from _lines_of(degrees, [each.vertices for each in seen.structure.degrees])
+    if text := sentences.links(seen):
+        yield from ("", f"links: {text}")
     if graph.num_classes:
         yield from ("", f"labels: {sentences.labels(seen)}")
         if graph.regression:

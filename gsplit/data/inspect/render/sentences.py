@@ -32,6 +32,27 @@ def pairs(graph: GraphArrays) -> str:
     return f"pairs {counts['train']:,}/{counts['valid']:,}/{counts['test']:,}"
 
 
+def links(seen: Overview) -> str:
+    """Return which pairs there are, and how they came about; nothing where there are none."""
+    of, there = seen.links, seen.graph.links
+    if of is None or there is None:
+        return ""
+    about = seen.opened.description["links"]
+    split, removed = about.get("split"), about.get("removed", 0)
+    trained = " (all edges)" if there.train is None else ""
+    parts = [
+        f"{of.pairs['train']:,} training pairs{trained}, {of.pairs['valid']:,} validation, {of.pairs['test']:,} test"
+    ]
+    parts += [f"{count:,} candidates for {name}" for name, count in of.candidates.items() if count]
+    if there.hard_negatives is not None:
+        parts.append(f"up to {there.hard_negatives.shape[1]:,} hard negatives a training pair")
+    if isinstance(split, dict) and split.get("by") == "random":
+        parts.append(f"drawn by shares {split.get('shares')} with seed {split.get('seed')}")
+    if removed:
+        parts.append(f"{removed:,} edges taken out for them")
+    return "; ".join(parts)
+
+
 def title(seen: Overview) -> str:
     """Return what was looked at, and where it is."""
     kind = "layout" if isinstance(seen.opened, Layout) else "graph store"
