@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gsplit.config.optimisation import DEFAULT_LOSS, ERRORS, LOSSES, ObjectiveConfig, parse_weights
+from gsplit.config.optimisation import DEFAULT_LOSS, ERRORS, LOSSES, METRICS, ObjectiveConfig, parse_weights
 from gsplit.config.rules import refuse_useless
 from gsplit.data import GraphArrays
 from gsplit.data.graph import Task
@@ -52,6 +52,7 @@ OF = {
     "classes": "one class of several",
     "labels": "labels of which a vertex may have any number",
     "regression": "a regression",
+    "links": "pairs of vertices, with --task links",
 }
 """What flags are for, by the task of a graph."""
 HERE = {
@@ -147,6 +148,8 @@ def check_objective(config: ObjectiveConfig, task: Task, own: OwnLoss | None = N
         raise InputError(f"--loss {config.loss} is for {OF[of]}, and {HERE[task]}{hint}")
     refuse_useless(config, {"task": task, "built_in_loss": is_built_in(own)})
     for name in config.metric_names:
+        if name not in METRICS:
+            raise InputError(f"--metrics {name} is for {OF['links']}, and {HERE[task]}")
         if (name in ERRORS) != (task == "regression"):
             of = OF["regression"] if name in ERRORS else "classes"
             hint = f"; there are {' and '.join(ERRORS)}" if task == "regression" else imports

@@ -56,7 +56,7 @@ class Run:
         """The model, ready for blocks: as it was handed over, or freshly initialised from torch's generator."""
         given = self.pickled_model
         model = registry.build(self.signature, self.config) if given is None else pickle.loads(given)
-        return registry.with_decoder(prepare(model).model, self.signature)
+        return prepare(registry.with_decoder(model, self.signature)).model
 
     @property
     def folder(self) -> Path:

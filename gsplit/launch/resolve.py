@@ -42,7 +42,14 @@ from gsplit.engine.rows.trained import with_width
 from gsplit.engine.run import Run
 from gsplit.engine.sampled.edge_weights import Weighed, check_weights_of_training
 from gsplit.engine.sampled.rules import check_model_of_rule
-from gsplit.engine.tasks.links import check_links, decoder_described, embedding_width, for_links, task_named
+from gsplit.engine.tasks.links import (
+    check_links,
+    decoder_described,
+    embedding_width,
+    excludes_much,
+    for_links,
+    task_named,
+)
 from gsplit.errors import InputError
 from gsplit.files import real_path
 from gsplit.host import check_memory
@@ -86,6 +93,8 @@ def resolve(
     _check_features(layout, config.train_features)
     if (task := task_named(config, layout)) == "links":
         check_links(config, layout)
+        if (line := excludes_much(config, layout)) is not None:
+            logger.warning(line)
         layout = for_links(layout, embedding_width(config))
     else:
         _check_trainable(layout)

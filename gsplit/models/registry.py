@@ -19,6 +19,8 @@ from gsplit.models import custom
 from gsplit.models.decoding import decoder_of
 from gsplit.models.prepared import Needs, check
 from gsplit.nn import GAT, GCN, SAGE
+from gsplit.nn.adapters.adapter import Adapter
+from gsplit.nn.decoders import Decoder
 from gsplit.nn.gcn import Divisor
 from gsplit.nn.layered import LayeredModel
 
@@ -167,6 +169,13 @@ def with_decoder(model: nn.Module, described: dict[str, Any]) -> nn.Module:
             raise InputError(f"the model {type(model).__name__} has a {DECODER} of its own; rename it")
         model.add_module(DECODER, decoder_of(**described[DECODER]))
     return model
+
+
+def decoder_in(model: nn.Module) -> Decoder | None:
+    """What scores pairs of a model's vectors, which is one of its parts; None where it has none."""
+    home = model.module if isinstance(model, Adapter) else model
+    found = getattr(home, DECODER, None)
+    return found if isinstance(found, Decoder) else None
 
 
 def _built_in(signature: dict[str, Any], config: ModelConfig | None = None) -> nn.Module:

@@ -28,8 +28,9 @@ from gsplit.config.train import TrainConfig
 from gsplit.engine.minibatch import MiniBatch
 from gsplit.engine.step import StepResult, backward
 from gsplit.errors import InputError
-from gsplit.models.registry import DECODER
+from gsplit.models.registry import decoder_in
 from gsplit.nn import Neighbourhood, PairBlock
+from gsplit.nn.decoders import Decoder
 from gsplit.train.epochs import Epochs
 from gsplit.train.finite import check_mini_batch
 from gsplit.train.trainer import Trainer
@@ -92,9 +93,9 @@ class Loop:
         return self._trainer.model
 
     @property
-    def decoder(self) -> nn.Module | None:
+    def decoder(self) -> Decoder | None:
         """What scores pairs of vectors, with ``--task links``; its weights are among those of the model."""
-        return getattr(self._trainer.model, DECODER, None)
+        return decoder_in(self._trainer.model)
 
     @property
     def config(self) -> TrainConfig:

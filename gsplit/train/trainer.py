@@ -31,7 +31,7 @@ from gsplit.engine.tasks.named import task_of
 from gsplit.engine.tasks.vertices import VertexTask
 from gsplit.features import EdgeLoader
 from gsplit.models.initial import load_initial
-from gsplit.models.registry import DECODER
+from gsplit.models.registry import DECODER, decoder_in
 from gsplit.nn import GAT, GCN, SAGE
 from gsplit.optim import Steps, optimizer_of
 from gsplit.parallel import EarlySums, Member, with_checker, with_mail
@@ -127,7 +127,9 @@ class Trainer(Components):
             Stopped: where the run was asked to stop meanwhile.
         """
         if isinstance(self.evaluator, LinkEvaluator):
-            return self.evaluator.scores(self.model, getattr(self.model, DECODER), part)
+            decoder = decoder_in(self.model)
+            assert decoder is not None
+            return self.evaluator.scores(self.model, decoder, part)
         return self.evaluator.scores(self.model, self._vertices[part])
 
     def _evaluator(self) -> Evaluator | LinkEvaluator:

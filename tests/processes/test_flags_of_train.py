@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from support.flags import Row, Table, assert_complete, rows_of
 from support.graphs import lay_out, random_graph, regression_graph
+from support.links import linked_graph
 from support.messages import line_with
 from support.runs import InPool, all_equal, records
 
@@ -80,6 +81,7 @@ FULL = {"strategy": "full", "fan_out": (-1, -1), "batch_size": 512}
 LADIES = {"sampling": "ladies", "layer_sizes": (20, 20), "fan_out": (-1, -1)}
 UNIFORM = {"sampling": "uniform", "subgraph": "30%", "fan_out": (-1, -1), "num_layers": 2, "batch_size": 512}
 CLUSTERS = {**UNIFORM, "sampling": "clusters", "subgraph": None, "clusters": 1}
+LINKS = {"layout": lambda place: place.links(), "task": "links"}
 ROTATE = {**FULL, "model": "gcn", "algorithm": "rotate"}
 TRAIN: Table = {
     "layout": Row(value=lambda place: place.layouts(3).path, see=summary("trainers")),
@@ -116,6 +118,20 @@ TRAIN: Table = {
     "estimate": Row(value="unbiased", see=weights, base=LADIES),
     "importance": Row(value="counts", see=traffic("sampled_edges"), base=LADIES),
     "draw": Row(value="race", see=traffic("sampled_edges"), base=LADIES),
+    "task": Row(value="links", see=lambda seen: seen.result["metrics"], base={"layout": lambda place: place.links()}),
+    "pairs": Row(value="edges", see=traffic("pairs"), base=LINKS),
+    "epoch_pairs": Row(value=30, see=traffic("pairs"), base=LINKS),
+    "negatives": Row(value="joint:8,in-batch", see=traffic("candidates"), base=LINKS),
+    "degree_share": Row(value=0.5, see=weights, base=LINKS),
+    "corrupt": Row(value="source", see=weights, base=LINKS),
+    "filter_negatives": Row(value=False, see=weights, base={**LINKS, "negatives": "uniform:8"}),
+    "exclude": Row(value="none", see=weights, base={**LINKS, "pairs": "edges"}),
+    "exclude_below": Row(value=2, see=weights, base={**LINKS, "pairs": "edges"}),
+    "embedding": Row(value=4, see=weights, base=LINKS),
+    "score": Row(value="mlp", see=weights, base=LINKS),
+    "temperature": Row(value=0.1, see=weights, base={**LINKS, "loss": "softmax"}),
+    "margin": Row(value=5.0, see=weights, base={**LINKS, "loss": "margin"}),
+    "evaluate_negatives": Row(value="uniform:3", see=summary("test_mrr"), base=LINKS),
     "batch_size": Row(value=50, see=lambda seen: len(records(seen.run, "mini-batch"))),
     "epochs": Row(value=2, see=lambda seen: len(records(seen.run))),
     "early_stop": Row(value=1, see=lambda seen: len(records(seen.run)), base={"epochs": 9, "validate_every": 1}),
@@ -256,6 +272,10 @@ class Place:
         """A layout of two parts whose vertices may have several labels."""
         graph = random_graph(100, 5, seed=1, classes=3, multi_label=True)
         return lay_out(graph, self.folder / "several", parts=2).path
+
+    def links(self) -> Path:
+        """A layout of two parts with training pairs beside its edges."""
+        return lay_out(linked_graph(100, 6, given=True), self.folder / "links", parts=2).path
 
     def numbers(self) -> Path:
         """A layout of two parts whose vertices have numbers to be predicted."""

@@ -9,18 +9,19 @@ import numpy as np
 import torch
 from torch import nn
 
-from gsplit.config.links import LINK_LOSSES, LINK_METRIC, LinksConfig, TaskName
+from gsplit.config.links import LINK_LOSSES, LINK_METRIC, TaskName
 from gsplit.config.resolved import Placed, Resolved
 from gsplit.config.train import TrainConfig
 from gsplit.data import Layout, open_layout
 from gsplit.data.links.edge_sets import Links as EdgeSets
 from gsplit.device.precision import Precision
+from gsplit.engine.evaluation.candidates import ranking_candidates
 from gsplit.engine.minibatch import MiniBatch
 from gsplit.engine.objective import check_logits
 from gsplit.engine.objectives.pairs import OwnPairLoss, PairLoss, pair_loss
 from gsplit.engine.tasks.task import Forward
 from gsplit.errors import InputError
-from gsplit.models.registry import DECODER
+from gsplit.models.registry import decoder_in
 from gsplit.sampling.links import TrainingPairs
 
 FEW_PAIRS = 10
@@ -47,7 +48,9 @@ class LinkTask:
             "negatives": pairs.negatives_of_all,
             "scored": pairs.groups_of_all + pairs.negatives_of_all,
         }[self.loss.divisor]
-        scores = pairs.scores(vectors, getattr(model, DECODER))
+        decoder = decoder_in(model)
+        assert decoder is not None
+        scores = pairs.scores(vectors, decoder)
         loss = self.loss.loss(*scores) / max(1, counted)
         return Forward(vectors, mini_batch.comm.tie(loss), None, counted)
 
@@ -135,13 +138,23 @@ def check_links(config: TrainConfig, layout: Layout) -> None:
         raise InputError(f"--negatives hard:{asked.hard} takes the graph's hard negatives, and {path} has none")
     if asked.in_batch and config.batch_size == 1:
         raise InputError("--negatives in-batch takes the other pairs of a mini-batch; --batch-size 1 has none")
+    for name in ("valid", "test"):
+        if links is not None and len(pairs := links.valid if name == "valid" else links.test):
+            ranking_candidates(
+                config.evaluate_negatives,
+                links,
+                name,
+                num_vertices=layout.graph.num_vertices,
+                width=embedding_width(config),
+                pairs=len(pairs),
+            )
     if not TrainingPairs(layout, edges=config.pairs == "edges").number:
         raise InputError(f"{path} has no pair to train on")
 
 
-def excludes_much(config: LinksConfig, batch_size: int, layout: Layout) -> str | None:
+def excludes_much(config: TrainConfig, layout: Layout) -> str | None:
     """What to warn of where a mini-batch excludes so many edges that the graph is another; None: it does not."""
-    number = TrainingPairs(layout, edges=config.pairs == "edges").number
+    number, batch_size = TrainingPairs(layout, edges=config.pairs == "edges").number, config.batch_size
     if config.exclude == "none" or batch_size * FEW_PAIRS <= number:
         return None
     return (

@@ -1,0 +1,207 @@
+"""Whole runs on links: the same for any number of trainers, groups and samplers, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from support.graphs import lay_out, random_graph
+from support.links import linked_graph, linked_layouts
+from support.messages import line_with, says
+from support.runs import records
+
+import gsplit
+from gsplit import TrainConfig
+from gsplit.errors import InputError
+from gsplit.runs import checkpoint
+
+BASE = {
+    "device": "cpu",
+    "threads": 1,
+    "samplers": 0,
+    "task": "links",
+    "fan_out": (4, 3),
+    "batch_size": 60,
+    "hidden": 8,
+    "epochs": 2,
+    "lr": 0.01,
+    "dropout": 0.0,
+    "dtype": "float64",
+    "metrics": "mrr,hits@3,auroc,ap",
+    "validate_every": 0,
+}
+BOTH = {"negatives": "uniform:2,joint:6,in-batch", "score": "mlp", "loss": "softmax"}
+
+
+@pytest.fixture(scope="module")
+def layouts(tmp_path_factory):
+    return linked_layouts(tmp_path_factory.mktemp("links"), given=True, hard=3)
+
+
+def trained(layout, out, **changes):
+    """The summary of a run, and what it learned."""
+    summary = gsplit.train(config=TrainConfig(**{"layout": layout.path, "out": out, **BASE, **changes}))
+    return dict(summary), checkpoint.load_state(out, checkpoint.MODEL)
+
+
+def assert_near(weights, wanted, bound=1e-8):
+    assert weights.keys() == wanted.keys()
+    for name, weight in weights.items():
+        assert (weight - wanted[name]).abs().max() <= bound * max(1.0, float(wanted[name].abs().max())), name
+
+
+@pytest.mark.parametrize("model", ["sage", "gat"])
+def test_any_number_of_trainers_learns_the_same(here, layouts, tmp_path, model):
+    wanted, weights = trained(layouts(1), tmp_path / "1", model=model, **BOTH)
+    assert "pair_decoder.first.weight" in weights
+    for world in (2, 3, 4):
+        summary, found = trained(layouts(world), tmp_path / str(world), model=model, **BOTH)
+        assert_near(found, weights)
+        for name in ("loss", "test_mrr", "test_hits@3", "test_auroc", "test_ap"):
+            assert summary[name] == pytest.approx(wanted[name], rel=1e-8), name
+        counts = ("pairs", "candidates", "sampled_edges", "computed_vertices", "level_0_vertices")
+        assert [summary["traffic"][key] for key in counts] == [wanted["traffic"][key] for key in counts]
+        assert summary["traffic"]["score_rows"] > 0
+    assert wanted["traffic"]["score_rows"] == 0
+    assert wanted["ranking"]["candidates"] == "all"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"strategy": "data"},
+        {"split_group": 2},
+        {"strategy": "data", "cache": "partitioned", "cache_size": "40%"},
+        {"accumulate": 3, "clip_grad_norm": 0.5},
+        {"precision": "bf16-mixed", "dtype": None},
+        {"exchange": "auto"},
+    ],
+    ids=str,
+)
+def test_strategies_caches_and_recipes_go_with_links(here, layouts, tmp_path, changes):
+    summary, weights = trained(layouts(4), tmp_path / "run", **{"loss": "bpr", "score": "distmult"} | changes)
+    number = len(layouts(1).graph.links.train)
+    loops = int((layouts(1).graph.links.train[:, 0] == layouts(1).graph.links.train[:, 1]).sum())
+    assert summary["traffic"]["pairs"] == 2 * (number - loops)
+    assert all(weight.isfinite().all() for weight in weights.values())
+    assert summary["loss"] < records(tmp_path / "run")[0]["loss"]
+
+
+class Products(torch.nn.Module):
+    """A decoder of a user's."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(width))
+
+    def forward(self, source, destination):
+        return (source * destination * self.weight).sum(dim=1)
+
+
+def test_a_model_of_pyg_and_a_decoder_of_ones_own(here, layouts, tmp_path):
+    changes = {"model": "torch_geometric.nn:GraphSAGE", "score": f"{__name__}:Products", "loss": "margin"}
+    _, wanted = trained(layouts(1), tmp_path / "1", **changes)
+    _, found = trained(layouts(3), tmp_path / "3", **changes)
+    assert_near(found, wanted)
+    assert any(name.startswith("pair_decoder.") for name in found)
+
+
+def test_a_resumed_run_is_the_same_to_the_bit(here, layouts, tmp_path):
+    layout = layouts(3)
+    _, whole = trained(layout, tmp_path / "whole", epochs=3, **BOTH)
+    trained(layout, tmp_path / "run", epochs=1, **BOTH)
+    gsplit.train(config=TrainConfig.resuming(tmp_path / "run", epochs=3))
+    found = checkpoint.load_state(tmp_path / "run", checkpoint.MODEL)
+    assert all(torch.equal(found[name], whole[name]) for name in whole)
+
+
+def loop(run):
+    for batch in run:
+        h = run.model(batch.blocks, batch.x)
+        positive, negative, masked = batch.pairs.scores(h, run.decoder)
+        counted = F.softplus(negative) if masked is None else F.softplus(negative)[~masked]
+        run.backward(F.softplus(-positive).sum() + counted.sum())
+        run.step()
+
+
+def test_a_loop_of_ones_own_learns_what_the_engine_does(here, layouts, tmp_path):
+    _, wanted = trained(layouts(2), tmp_path / "engine", negatives="uniform:3", score="distmult")
+    config = {
+        **BASE,
+        "negatives": "uniform:3",
+        "score": "distmult",
+        "layout": layouts(2).path,
+        "out": tmp_path / "run",
+    }
+    gsplit.train(config=TrainConfig(**config), loop=loop)
+    assert_near(checkpoint.load_state(tmp_path / "run", checkpoint.MODEL), wanted, 1e-12)
+
+
+def test_a_saved_model_has_its_decoder(here, layouts, tmp_path):
+    _, weights = trained(layouts(2), tmp_path / "run", score="mlp")
+    model = gsplit.load(tmp_path / "run")
+    assert torch.equal(model.pair_decoder.first.weight, weights["pair_decoder.first.weight"])
+
+
+REFUSED = [
+    ({"task": "links", "pairs": "train"}, "plain", "--edge-split, --pairs edges"),
+    ({"strategy": "full", "fan_out": (-1, -1)}, "links", "--strategy full, split"),
+    ({"sampling": "ladies", "layer_sizes": (9, 9), "fan_out": (-1, -1)}, "links", "--sampling ladies, neighbours"),
+    ({"negatives": "in-batch", "batch_size": 1}, "links", "--negatives in-batch, --batch-size 1"),
+    ({"negatives": "near:4"}, "links", "--negatives near:4, uniform"),
+    ({"negatives": "uniform:0"}, "links", "--negatives uniform:0, 1"),
+    ({"negatives": "hard:2"}, "links", "--negatives hard:2"),
+    ({"metrics": "accuracy"}, "links", "--metrics accuracy, mrr"),
+    ({"metrics": "hits@0"}, "links", "hits@0"),
+    ({"task": "vertices", "metrics": "mrr"}, "links", "--metrics mrr"),
+    ({"loss": "cross-entropy"}, "links", "--loss cross-entropy, bce"),
+    ({"task": "vertices", "metrics": None, "loss": "softmax"}, "links", "--loss softmax"),
+    ({"margin": 2.0}, "links", "--margin 2.0, --loss margin"),
+    ({"temperature": 2.0}, "links", "--temperature 2.0, --loss softmax"),
+    ({"task": "vertices", "metrics": None, "negatives": "uniform:2"}, "links", "--negatives uniform:2"),
+    ({"score": "product"}, "links", "--score product, dot"),
+    ({"evaluate_negatives": "some"}, "links", "--evaluate-negatives, some"),
+    ({"evaluate_negatives": "given"}, "links", "given"),
+    ({"class_weights": "1,2,3"}, "links", "--class-weights 1,2,3"),
+    ({"save_predictions": "classes"}, "links", "--save-predictions"),
+    ({"check_model": True}, "links", "--check-model"),
+    ({"cache": "replicated", "cache_size": "10%", "strategy": "data"}, "links", "--cache replicated"),
+    ({"loss": "bce", "label_smoothing": 0.1}, "links", "--label-smoothing 0.1"),
+]
+
+
+@pytest.fixture(scope="module")
+def refusing(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("refusing")
+    graphs = {"links": linked_graph(60, 5, given=True), "plain": random_graph(60, 5)}
+    return {name: lay_out(graph, folder / name, parts=2) for name, graph in graphs.items()}
+
+
+@pytest.mark.parametrize(("changes", "layout", "parts"), REFUSED, ids=str)
+def test_each_mistake_has_one_line_and_writes_nothing(refusing, tmp_path, changes, layout, parts):
+    with pytest.raises(InputError) as error:
+        trained(refusing[layout], tmp_path / "run", **changes)
+    says(error.value, parts)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_mini_batch_of_many_pairs_is_warned_of(here, refusing, tmp_path, caplog):
+    trained(refusing["links"], tmp_path / "run", batch_size=100, metrics=None, epochs=1)
+    assert any(all(part in record.message for part in ("--batch-size 100", "tenth")) for record in caplog.records), (
+        line_with()
+    )
+
+
+def test_a_graph_without_labels_or_training_vertices_is_for_links(here, tmp_path):
+    graph = linked_graph(80, 6)
+    none = np.empty(0, np.int64)
+    bare = replace(graph, labels=np.full(80, -1), num_classes=0, train_idx=none, valid_idx=none, test_idx=none)
+    layout = lay_out(bare, tmp_path, parts=2)
+    summary, _ = trained(layout, tmp_path / "run", task=None, metrics=None, validate_every=1)
+    assert summary["metrics"] == ["mrr"]
+    assert summary["best_epoch"] is not None
+    assert json.loads((tmp_path / "run" / "resolved.json").read_text())["task"] == "links"
