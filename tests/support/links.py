@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import torch
@@ -102,12 +101,11 @@ class LinkStep:
         self.segment = batches.sample(0, batch, micro).segment(split)
         torch.manual_seed(5)
         self.user_model = make_model(model, graph.num_features, WIDTH, len(rule.neighbours.fan_out)).to(dtype)
-        self.model, needs = prepared.prepare(self.user_model)
-        named = SimpleNamespace(decoder=decoder_of(decoder, WIDTH, {}).to(dtype))
-        for parameter in named.decoder.parameters():
+        decoder = decoder_of(decoder, WIDTH, {}).to(dtype)
+        for parameter in decoder.parameters():
             parameter.data += 0.1 * torch.randn_like(parameter)
-        self.model.add_module(DECODER, named.decoder)
-        self.decoder = named.decoder
+        self.user_model.add_module(DECODER, decoder)
+        self.model, needs = prepared.prepare(self.user_model)
         loader = FeatureLoader(HostRows(graph.features), device=CPU, dtype=dtype, normalize=False, threads=1)
         edges = EdgeLoader(graph, device=CPU, dtype=dtype, **needs)
         self.counters = ExchangeCounters()
