@@ -1,11 +1,12 @@
-"""Node property datasets of the Open Graph Benchmark, from the raw files as they are downloaded.
+"""Node and link property datasets of the Open Graph Benchmark, from the raw files as they are downloaded.
 
 The layout is that of OGB's own loader, which is not needed: a folder for each dataset with
 
 - ``raw/edge.csv.gz``, ``num-node-list.csv.gz``, ``node-label.csv.gz``, and perhaps ``num-edge-list.csv.gz`` and
   ``node-feat.csv.gz``; or, for the largest, ``raw/data.npz`` (``edge_index`` [2, E], ``num_nodes_list``,
   ``node_feat`` [N, D]) and ``raw/node-label.npz`` (``node_label`` [N, 1], NaN where unlabelled),
-- ``split/NAME/{train,valid,test}.csv.gz``, or ``split/NAME/split_dict.pt``.
+- ``split/NAME/{train,valid,test}.csv.gz``, or ``split/NAME/split_dict.pt``; for links, which have no labels,
+  ``split/NAME/{train,valid,test}.pt`` (:mod:`gsplit.data.importers.ogb_links`).
 
 Edges and features are read in pieces, so that memory does not have to hold them.
 """
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 from gsplit.data.importers.arrays import as_labels
 from gsplit.data.importers.checked import as_vertex_set, printable_line
 from gsplit.data.importers.number_tables import chunks_of, open_columns, read_matrix, table_edges
+from gsplit.data.importers.ogb_links import links_of_split
 from gsplit.data.importers.source import EDGES_AT_ONCE, EdgeChunk, EdgeChunks, GraphSource, Rows
 from gsplit.data.importers.torch_files import dense_array, load_torch
 from gsplit.data.importers.zipped_arrays import ZippedArray, zipped_arrays
@@ -37,8 +39,8 @@ Pairs = Callable[[], Iterator[tuple[NDArray[Any], NDArray[Any]]]]
 class Dataset:
     """Row of OGB's table of datasets, as far as it matters here."""
 
-    num_classes: int
-    """Number of classes; columns of the labels where a vertex has several (multi-label)."""
+    num_classes: int | None
+    """Number of classes; columns of the labels where a vertex has several (multi-label); None for links."""
     split: str
     both_ways: bool
     """True where the files hold each edge once, and its inverse belongs to the graph as well."""
@@ -51,6 +53,10 @@ DATASETS = {
     "ogbn-arxiv": Dataset(num_classes=40, split="time", both_ways=False, archive="arxiv"),
     "ogbn-proteins": Dataset(num_classes=112, split="species", both_ways=True, archive="proteins"),
     "ogbn-papers100M": Dataset(num_classes=172, split="time", both_ways=False, archive="papers100M-bin"),
+    "ogbl-collab": Dataset(num_classes=None, split="time", both_ways=True, archive="collab"),
+    "ogbl-ddi": Dataset(num_classes=None, split="target", both_ways=True, archive="ddi"),
+    "ogbl-ppa": Dataset(num_classes=None, split="throughput", both_ways=True, archive="ppassoc"),
+    "ogbl-citation2": Dataset(num_classes=None, split="time", both_ways=False, archive="citation-v2"),
 }
 
 
@@ -61,7 +67,7 @@ def load_ogb(name: str, root: Path) -> GraphSource:
         InputError: for names that are not known, files that are missing or damaged, and numbers that do not fit
             each other; what is wrong far down in edges or features, when those are read.
     """
-    if name == "ogbn-mag":
+    if name in ("ogbn-mag", "ogbl-biokg", "ogbl-wikikg2"):
         raise InputError(f"{name} is a heterogeneous graph; only homogeneous ones can be imported")
     if name not in DATASETS:
         raise InputError(f"no dataset is called {name!r}; choose one of {', '.join(DATASETS)}")
@@ -69,7 +75,8 @@ def load_ogb(name: str, root: Path) -> GraphSource:
     folder = _folder(name, root)
     read = _binary if (folder / "raw" / "data.npz").is_file() else _text
     n, edges, features, labels, what = read(folder / "raw", about)
-    if labels.ndim == 2 and labels.shape[1] != about.num_classes:
+    split = folder / "split" / about.split
+    if labels is not None and labels.ndim == 2 and labels.shape[1] != about.num_classes:
         raise InputError(f"{folder}: the labels have {labels.shape[1]} columns; {name} has {about.num_classes}")
     return GraphSource(
         name=name,
@@ -78,7 +85,8 @@ def load_ogb(name: str, root: Path) -> GraphSource:
         features=features,
         labels=labels,
         num_classes=about.num_classes,
-        vertex_sets=_vertex_sets(folder / "split" / about.split, n),
+        vertex_sets={} if about.num_classes is None else _vertex_sets(split, n),
+        links=links_of_split(split) if about.num_classes is None else None,
         where=str(folder),
         called={"labels": what},
     )
@@ -92,7 +100,7 @@ def _folder(name: str, root: Path) -> Path:
     raise InputError(f"{name} is not in {root}: there is no {root / own / 'raw'}; download it with the ogb package")
 
 
-def _text(raw: Path, about: Dataset) -> tuple[int, EdgeChunks, Rows | None, NDArray[Any], str]:
+def _text(raw: Path, about: Dataset) -> tuple[int, EdgeChunks, Rows | None, NDArray[Any] | None, str]:
     """Number of vertices, edges, features, labels and what messages call those, of a dataset in ``.csv.gz``."""
     edge, features, labels = (raw / f"{name}.csv.gz" for name in ("edge", "node-feat", "node-label"))
     counts, edge_counts = raw / "num-node-list.csv.gz", raw / "num-edge-list.csv.gz"
@@ -112,7 +120,7 @@ def _text(raw: Path, about: Dataset) -> tuple[int, EdgeChunks, Rows | None, NDAr
         n,
         _edges(pairs, count, table.place, both_ways=about.both_ways),
         _text_rows(features, n) if features.is_file() else None,
-        as_labels(read_matrix(labels, float), n, f"{labels}: the table"),
+        None if about.num_classes is None else as_labels(read_matrix(labels, float), n, f"{labels}: the table"),
         f"{labels}: the table",
     )
 
