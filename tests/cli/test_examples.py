@@ -23,7 +23,7 @@ from support.devices import HIDDEN, hide
 from support.libraries import needs_dgl
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
-SCRIPTS = {"own_csv", "pyg_model", "dgl_model", "own_loop", "compare_strategies"}
+SCRIPTS = {"own_csv", "links", "pyg_model", "dgl_model", "own_loop", "compare_strategies"}
 NOTEBOOKS = {"first_steps", "look_at_a_run"}
 
 
@@ -82,6 +82,16 @@ def test_files_of_ones_own_are_learned_and_predicted_and_that_twice(here, tmp_pa
     assert [int(right) for _, _, right in predicted] == topics[:5, 1].tolist()
     assert sum(topic == right for _, topic, right in predicted) >= 4
     assert here("own_csv", tmp_path / "new" / "folder") == printed
+
+
+def test_links_of_ones_own_are_learned_and_named_and_that_twice(here, tmp_path):
+    printed = here("links", tmp_path / "folder")
+    held_out = re.search(r"held out (\d+)% are among the ten best", printed)
+    assert int(held_out[1]) > 40  # of 800 songs; 47 if all of a band were equal
+    (best,) = re.findall(r"goes with band 0 song 0: (.*)", printed)
+    assert len(set(best.split(", "))) == 10
+    assert len(re.findall(r"band 0 song [1-9]\d*\b", best)) >= 8  # of 20 of its band
+    assert here("links", tmp_path / "folder") == printed
 
 
 def test_pyg_says_of_the_trained_model_what_gsplit_says(here, tmp_path):
