@@ -164,17 +164,17 @@ class _Reader:
         pairs = np.stack([source, destination], axis=1).astype(
             np.int32 if largest < INT32_VERTICES else np.int64, copy=False
         )
-        if self._cleaning.self_loops == "drop":
-            loops = source == destination
-            if loops.any():
-                self.tally.self_loops += int(loops.sum())
-                pairs = pairs[~loops]
-                weight = None if weight is None else weight[~loops]
         if self._cleaning.withheld is not None:
             kept = ~self._cleaning.withheld.withhold(pairs)
             if not kept.all():
                 pairs = pairs[kept]
                 weight = None if weight is None else weight[kept]
+        if self._cleaning.self_loops == "drop":
+            loops = pairs[:, 0] == pairs[:, 1]
+            if loops.any():
+                self.tally.self_loops += int(loops.sum())
+                pairs = pairs[~loops]
+                weight = None if weight is None else weight[~loops]
         _core.count_in_degrees(pairs.reshape(-1), self._cleaning.undirected, self._degrees)
         spill.add(pairs, weight, largest)
 

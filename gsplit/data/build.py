@@ -30,11 +30,12 @@ from gsplit.data.importers.source import GraphSource
 from gsplit.data.labels.class_names import checked_names
 from gsplit.data.labels.notes import remark
 from gsplit.data.labels.random_sets import check_shares, random_sets
-from gsplit.data.labels.time_sets import sets_by_time
+from gsplit.data.labels.time_sets import check_bounds, sets_by_time
 from gsplit.data.links.edge_sets import Links, check_ends, check_links, check_pairs
 from gsplit.data.links.hard_negatives import write_hard_negatives
 from gsplit.data.links.held_out import HeldOut, Leaks, Withheld
 from gsplit.data.links.random_edges import Hashes, RandomEdges, check_edge_shares, hashes_of_ids, hashes_of_numbers
+from gsplit.data.links.time_edges import TimedEdges
 from gsplit.data.repeats import OUTCOMES, counted, resolved
 from gsplit.data.store import FILE, FORMAT, VERSION, describe, save_links, version_of
 from gsplit.errors import InputError
@@ -70,7 +71,8 @@ class BuildOptions(Checked):
     """Seed of --split and --edge-split, and of a synthetic graph."""
     edge_split: Annotated[tuple[float | str, ...], Accepted(check_edge_shares)] = ()
     """Shares of the pairs of vertices to draw for train, valid and test, as 0.85,0.05,0.1, to predict links. All
-    edges between two vertices fall together; those of valid and test are no edges of the graph any more."""
+    edges between two vertices fall together; those of valid and test are no edges of the graph any more. Or, with
+    --edge-time, two bounds, as 2024-01-01,2024-07-01."""
     leaks: Leaks = "refuse"
     """What becomes of message edges that are validation or test pairs, or their reverses: refuse them, drop them, or
     keep them."""
@@ -213,16 +215,28 @@ def fill_store(
 def _withheld(
     source: GraphSource, options: BuildOptions, folder: Path, ids_described: dict[str, Any] | None
 ) -> Withheld | None:
-    """Return which edges are pairs to be predicted; None where there are no links."""
+    """Return which edges are pairs to be predicted; None where there are no links.
+
+    Raises:
+        InputError: for bounds of times that there are not.
+    """
     if not options.edge_split:
         if source.links is None and source.hard_pairs is None:
             return None
         return HeldOut(source.links or Links.empty(), options.leaks)
+    if source.edge_times is None and len(options.edge_split) == 2:
+        raise InputError(
+            f"--edge-split {','.join(map(str, options.edge_split))}: two bounds need --edge-time COLUMN; shares are "
+            "three, such as 0.85,0.05,0.1"
+        )
     hashes: Hashes = hashes_of_numbers
     if ids_described is not None:
         assert source.num_vertices is not None
         kept = kept_ids.KeptIds(folder, ids_described, source.num_vertices)
         hashes = hashes_of_ids(kept.pieces(IDS_AT_ONCE))
+    if source.edge_times is not None:
+        bounds = check_bounds(options.edge_split, source.edge_times, "--edge-split", "--edge-time")
+        return TimedEdges(source.edge_times, bounds, options.edge_split, source.edges.chunks)
     return RandomEdges([float(share) for share in options.edge_split], options.seed, hashes)
 
 

@@ -9,6 +9,7 @@ from gsplit.data.append.grow import from_store, is_store
 from gsplit.data.build import BuildOptions
 from gsplit.data.importers import check_of_kind, databases, edge_table, kind_of, load_source
 from gsplit.data.importers.attached import attach
+from gsplit.data.importers.edge_times import edge_times
 from gsplit.data.importers.keys import Keys
 from gsplit.data.importers.link_files import NO_LINKS, LinkFiles, with_links
 from gsplit.data.importers.named_edges import IdOptions, load_named_edges
@@ -58,6 +59,7 @@ def open_inputs(
         elif add is None:
             source, files = _queried(source, files, folder)
     kept = None
+    _check_edge_time(source, ids, build, growing=add is not None)
     if isinstance(source, str) and (add is not None or is_store(source)):
         stored = from_store(source, add, files=files, ids=ids, build=build, folder=folder, links=links)
         found, named, files, build, kept = stored
@@ -87,7 +89,34 @@ def open_inputs(
         found, named = with_unconnected(found, files, folder), None
     if found.num_vertices is None:
         found = replace(found, num_vertices=build.num_vertices)
+    if ids.edge_time is not None:
+        assert not isinstance(source, GraphSource)
+        table = edge_table(source)
+        assert table is not None
+        found = replace(found, edge_times=edge_times(table, ids.edge_time, named=ids.ids == "any"))
     return with_links(attach(found, files.settled, named, kept), links, ids.ends, named), build
+
+
+def _check_edge_time(
+    source: str | TableFile | GraphSource, ids: IdOptions, build: BuildOptions, *, growing: bool
+) -> None:
+    """Check that times of edges are asked for where there may be some.
+
+    Raises:
+        InputError: where they are not, or bounds or times are missing.
+    """
+    if ids.edge_time is None:
+        return
+    if growing or isinstance(source, GraphSource) or edge_table(source) is None:
+        where = source.where if isinstance(source, GraphSource) else source
+        raise InputError(
+            f"--edge-time is for an edge list in text or Parquet that is split, and {where} is none; drop it"
+        )
+    if len(build.edge_split) != 2:
+        raise InputError(
+            f"--edge-time {ids.edge_time} needs two bounds, such as --edge-split 2024-01-01,2024-07-01: edges before "
+            "the first are those of the graph, pairs that are new from the second on test"
+        )
 
 
 def _queried(source: str, files: VertexFiles, folder: Path) -> tuple[str | TableFile, VertexFiles]:

@@ -62,12 +62,13 @@ def usual_kind(table: Table, column: int) -> Kind:
     return "bool" if table.holds_truths(column) else "number"
 
 
-def column_of_times(word: str, kinds: Mapping[str, str]) -> tuple[str, str | None]:
-    """A column of times that ``--split-by`` names, and its kind: what follows the name, or what ``--columns`` says.
+def column_of_times(word: str, kinds: Mapping[str, str], flag: str = "--split-by") -> tuple[str, str | None]:
+    """A column of times that a flag names, and its kind: what follows the name, or what ``--columns`` says.
 
     Args:
         word: NAME or NAME:KIND.
         kinds: as of :func:`parse_columns`.
+        flag: what messages call the flag.
 
     Raises:
         InputError: for a kind that times cannot have.
@@ -78,8 +79,8 @@ def column_of_times(word: str, kinds: Mapping[str, str]) -> tuple[str, str | Non
         return word.strip(), kind if split_kind(kind)[0] in EXACT else None
     kind = word[match.start(2) :]
     if split_kind(kind)[0] not in EXACT:
-        raise InputError(f"--split-by {word}: the kind of such a column is {' or '.join(EXACT)}")
-    _check_form(f"--split-by {word}", kind)
+        raise InputError(f"{flag} {word}: the kind of such a column is {' or '.join(EXACT)}")
+    _check_form(f"{flag} {word}", kind)
     return match[1].strip(), kind
 
 

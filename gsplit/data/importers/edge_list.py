@@ -32,11 +32,13 @@ class EndColumns(NamedTuple):
     source: str | None = None
     destination: str | None = None
     weight: str | None = None
+    time: str | None = None
+    """Column that is read elsewhere, and so is no weight."""
 
     @property
     def given(self) -> str:
         """The first flag that was given, or nothing."""
-        return next((f"--{name}-column" for name in self._fields if getattr(self, name) is not None), "")
+        return next((f"--{name}-column" for name in self._fields[:3] if getattr(self, name) is not None), "")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +120,8 @@ def ends_of(table: Table, ends: EndColumns, *, named: bool = False) -> EdgeColum
     if weight in (*sources, *destinations):
         raise InputError(f"--weight-column {ends.weight}: that column holds the ids of an edge; name another")
     if weight is None:
-        weight = _usual_weight(table, (*sources, *destinations))
+        time = () if ends.time is None else (named_column(table, ends.time, "--edge-time"),)
+        weight = _usual_weight(table, (*sources, *destinations, *time))
     found = EdgeColumns(sources=sources, destinations=destinations, weight=weight)
     _tell(table, found)
     return found

@@ -125,7 +125,8 @@ class _Reader:
                 raise InputError(f"{path} must be pairs of shape (M, 2) or (2, M), not {array.shape}{hint}")
             return (array.T if len(array) == 2 else array).astype(np.int64), None
         table = self._table(path)
-        columns = ends_of(table, self._ends if self._has_ends(table) else EndColumns(), named=self._ids is not None)
+        ends = EndColumns(*self._ends[:2]) if self._has_ends(table) else EndColumns()
+        columns = ends_of(table, ends, named=self._ids is not None)
         return self._vertices(table, (columns.sources, columns.destinations)), table.place
 
     def rows(self, path: Path) -> tuple[NDArray[np.int64], Place | None]:

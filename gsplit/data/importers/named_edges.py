@@ -17,6 +17,7 @@ from gsplit.data.ids.kept_ids import SEPARATOR
 from gsplit.data.ids.named_ids import NamedIds, Order
 from gsplit.data.ids.prefixes import Prefixes, check_apart, prefixed
 from gsplit.data.importers.checked import printable_line
+from gsplit.data.importers.column_kinds import column_of_times
 from gsplit.data.importers.column_names import refuse_numbers_as_header, shown_column
 from gsplit.data.importers.edge_list import EdgeColumns, EndColumns, ends_of
 from gsplit.data.importers.source import EdgeChunk, EdgeChunks, GraphSource
@@ -57,6 +58,9 @@ class IdOptions(Checked):
     bipartite: bool = False
     """With --ids any, tell sources and destinations apart, where both are numbered from 1 on: the names of their
     columns, with a colon, are the prefixes."""
+    edge_time: str | None = None
+    """The column of an edge list, of numbers or dates, by which --edge-split with two bounds parts its pairs. Its
+    kind may follow, as of --split-by: sent:time(ms)."""
     weight_column: str | None = None
     """The column of an edge list with the weights, by its name or its number, from 1 on; by default the one called
     weight, edge_weight or w, or the third where there is no header."""
@@ -103,7 +107,8 @@ class IdOptions(Checked):
     @property
     def ends(self) -> EndColumns:
         """The columns of sources, destinations and weights, where they are named."""
-        return EndColumns(self.source_column, self.destination_column, self.weight_column)
+        time = None if self.edge_time is None else column_of_times(self.edge_time, {}, "--edge-time")[0]
+        return EndColumns(self.source_column, self.destination_column, self.weight_column, time)
 
 
 def load_named_edges(

@@ -91,6 +91,8 @@ class GraphSource:
     """Vertices by the name of the set, of ``VERTEX_SETS``; empty where the source has none."""
     links: Links | None = None
     """Pairs that belong together, in any order, each row of candidates with its pair; None where there are none."""
+    edge_times: Times | None = None
+    """When each edge was, in the order of the edges, to split pairs by."""
     hard_pairs: NDArray[np.int64] | None = None
     """[n, 2] sources of training pairs, each with a destination that does not belong to it."""
     where: str = ""

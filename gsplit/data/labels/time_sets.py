@@ -37,33 +37,41 @@ class Times:
     grows."""
 
 
-def check_bounds(bounds: Sequence[float | str], times: Times) -> tuple[float, float]:
+def check_bounds(
+    bounds: Sequence[float | str], times: Times, flag: str = "--split", by: str = "--split-by"
+) -> tuple[float, float]:
     """The two bounds as numbers of the kind that the times are.
+
+    Args:
+        bounds: as given.
+        times: that they part.
+        flag: which gives the bounds, for messages.
+        by: which gives the times.
 
     Raises:
         InputError: for other than two of that kind, the first not above the second.
     """
     if len(bounds) != 2:
         raise InputError(
-            f"--split-by takes two bounds in --split, such as 2024-01-01,2024-07-01 (training before the first, test "
+            f"{by} takes two bounds in {flag}, such as 2024-01-01,2024-07-01 (training before the first, test "
             f"from the second on), not {','.join(map(str, bounds)) or 'none'}"
         )
-    first, second = (_number(bound, times) for bound in bounds)
+    first, second = (_number(bound, times, flag) for bound in bounds)
     if first > second:
-        raise InputError(f"--split {bounds[0]},{bounds[1]}: the second bound of --split-by lies before the first")
+        raise InputError(f"{flag} {bounds[0]},{bounds[1]}: the second bound of {by} lies before the first")
     return first, second
 
 
-def _number(bound: float | str, times: Times) -> float:
+def _number(bound: float | str, times: Times, flag: str) -> float:
     if not times.are_dates:
         if not isinstance(bound, Real):
-            raise InputError(f"--split {bound}: {times.called} holds numbers, so its bounds are numbers")
+            raise InputError(f"{flag} {bound}: {times.called} holds numbers, so its bounds are numbers")
         return float(bound)
     try:
         moment = datetime.fromisoformat(str(bound).strip())
     except ValueError:
         raise InputError(
-            f"--split {bound}: {times.called} holds dates, so its bounds are such as 2024-07-31"
+            f"{flag} {bound}: {times.called} holds dates, so its bounds are such as 2024-07-31"
         ) from None
     moment = moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
     return moment.timestamp() / SECONDS_A_DAY

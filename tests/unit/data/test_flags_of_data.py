@@ -25,6 +25,7 @@ EDGES = "0,1\n1,2\n1,2\n2,2\n"
 def write_files(folder: Path) -> None:
     (folder / "edges.csv").write_text(EDGES)
     (folder / "other.csv").write_text("0,1\n")
+    (folder / "timed.csv").write_text("src,dst,time,other\n0,1,1,1\n1,2,2,1\n2,3,3,2\n")
     (folder / "held.csv").write_text("0,2\n")
     np.save(folder / "row.npy", np.array([[1, 0]]))
     np.save(folder / "features.npy", np.arange(8, dtype=np.float64).reshape(4, 2))
@@ -185,6 +186,11 @@ IMPORT: Table = {
     "stratify": Row(value=True, see=graph_of("train_idx"), base={**MANY, "split": (0.5, 0.2, 0.2)}),
     "seed": Row(value=1, see=graph_of("train_idx"), base={**MANY, "split": (0.5, 0.2, 0.2)}),
     "edge_split": Row(value=(0.5, 0.0, 0.5), see=shape, base={"source": file("pairs.csv"), "seed": 1}),
+    "edge_time": Row(
+        value="other",
+        see=shape,
+        base={"source": file("timed.csv"), "edge_time": "time", "edge_split": (2.0, 3.0), **ENDS},
+    ),
     "leaks": "with refuse, the default, a leak ends the import: tests/unit/data/test_links.py",
     "train_edges": Row(value=file("other.csv"), see=links_of("train")),
     "valid_edges": Row(value=file("held.csv"), see=links_of("valid")),

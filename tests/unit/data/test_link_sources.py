@@ -287,3 +287,51 @@ def test_new_pairs_replace_those_of_a_store_with_what_was_beside_them(tmp_path):
 def _written(folder, text):
     (folder / "pairs.csv").write_text(text)
     return folder / "pairs.csv"
+
+
+#  The pair 0 - 1 is known before 10; 1 - 2 is new at 12 and comes back at 25; 2 - 3 at 20; 4 never has a time
+TIMED = [(0, 1, 5), (3, 4, 1), (1, 0, 11), (1, 2, 25), (2, 1, 12), (2, 3, 20), (2, 2, 13), (0, 1, 30), (4, 0, None)]
+
+
+@pytest.mark.parametrize("form", ["numbers", "dates", "no header", "any ids"])
+def test_pairs_that_are_new_after_a_bound_are_predicted(tmp_path, form):
+    def when(time):
+        return "" if time is None else f"2024-01-{time:02}" if form == "dates" else str(time)
+
+    lines = [f"{u},{v},{when(time)}" for u, v, time in TIMED[: 8 if form == "no header" else 9]]
+    head = [] if form == "no header" else ["src,dst,when"]
+    (tmp_path / "edges.csv").write_text("\n".join([*head, *lines]) + "\n")
+    flags = {
+        "edge_time": "3" if form == "no header" else "when",
+        "edge_split": ("2024-01-10", "2024-01-20") if form == "dates" else (10, 20),
+        **({"ids": "any"} if form == "any ids" else {}),
+    }
+    store = gsplit.import_graph(tmp_path / "edges.csv", tmp_path / "store", **flags)
+    found = {name: [tuple(map(int, pair)) for pair in pairs] for name, pairs in named_pairs(store).items()}
+    assert found["message"] == [(0, 1), (3, 4)] + ([] if form == "no header" else [(4, 0)])
+    assert found["valid"] == [(2, 1)]
+    assert found["test"] == [(2, 3)]
+    assert store.graph.edge_weight is None
+    assert store.description["links"]["removed"] == 6
+    assert store.description["links"]["split"] == {"by": "time", "bounds": list(flags["edge_split"])}
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        ({"edge_time": "when"}, ("--edge-time", "--edge-split")),
+        ({"edge_time": "when", "edge_split": SHARES}, ("--edge-time", "--edge-split")),
+        ({"edge_split": (10, 20)}, ("--edge-split", "--edge-time")),
+        ({"edge_time": "then", "edge_split": (10, 20)}, ("--edge-time", "then")),
+        ({"edge_time": "when", "edge_split": (20, 10)}, ("--edge-split", "second")),
+        ({"edge_time": "when", "edge_split": (40, 50)}, ("no pair is new", "40", "--edge-split")),
+        ({"edge_time": "when", "edge_split": (0, 50)}, ("all edges", "--edge-split")),
+        ({"edge_time": "when", "edge_split": ("2024-01-01", "2024-01-02")}, ("--edge-split", "numbers")),
+    ],
+)
+def test_times_that_part_nothing_are_refused(tmp_path, flags, words):
+    (tmp_path / "edges.csv").write_text("src,dst,when\n0,1,5\n1,2,20\n")
+    with pytest.raises(InputError) as caught:
+        gsplit.import_graph(tmp_path / "edges.csv", tmp_path / "store", **flags)
+    says(caught.value, *words)
+    assert not (tmp_path / "store").exists()

@@ -48,6 +48,8 @@ def links(seen: Overview) -> str:
         parts.append(f"up to {there.hard_negatives.shape[1]:,} hard negatives a training pair")
     if isinstance(split, dict) and split.get("by") == "random":
         parts.append(f"drawn by shares {split.get('shares')} with seed {split.get('seed')}")
+    if isinstance(split, dict) and split.get("by") == "time":
+        parts.append(f"parted at the times {' and '.join(map(str, split.get('bounds', ())))}")
     if removed:
         parts.append(f"{removed:,} edges taken out for them")
     return "; ".join(parts)
