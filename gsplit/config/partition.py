@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from gsplit.config.fields import Accepted, Checked, Range
 from gsplit.config.flags import Positional, Takes
+from gsplit.config.links import TaskName
 from gsplit.config.rules import Needed, Only, check_needed, refuse_useless
 from gsplit.config.sampling import DRAWN_SETS, LAYERWISE, LayerSizes, Subgraph, check_fan_out
 from gsplit.errors import InputError
@@ -63,6 +64,8 @@ class Training(Checked):
     """Neighbours drawn by hop, the first number for the targets; -1 takes all."""
     batch_size: BatchSize
     """Targets of a mini-batch over all trainers."""
+    task: TaskName = "vertices"
+    """What is learned; links are pairs with one random candidate each."""
     sampling: Presampled = "neighbours"
     """The rule; the others than neighbours take no fan-out, uniform and saint no size of mini-batches."""
     layer_sizes: Annotated[
@@ -80,6 +83,8 @@ class Training(Checked):
         super().__post_init__()
         check_needed(self)
         refuse_useless(self, vars(self))
+        if self.task == "links" and self.sampling != "neighbours":
+            raise InputError(f"--sampling {self.sampling} has no pairs; --task links takes neighbours")
 
     def described(self) -> dict[str, Any]:
         """Return what a layout or a report says of it."""
@@ -87,7 +92,7 @@ class Training(Checked):
         if self.sampling != "neighbours":
             about |= {"sampling": self.sampling, "layer_sizes": self.layer_sizes, "subgraph": self.subgraph}
             about["num_layers"] = self.num_layers
-        return about
+        return about | ({"task": self.task} if self.task == "links" else {})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,6 +126,8 @@ class PartitionConfig(Checked):
     """presample: --fan-out of the training to come."""
     batch_size: Annotated[BatchSize, PRESAMPLED] = 4096
     """presample: --batch-size of the training to come."""
+    task: Annotated[TaskName | None, PRESAMPLED] = None
+    """presample: --task of the training to come; by default vertices where the store has a training set of them."""
     sampling: Annotated[Presampled, PRESAMPLED] = "neighbours"
     """presample: --sampling of the training to come, with --layer-sizes or --subgraph in the place of --fan-out."""
     layer_sizes: Annotated[LayerSizes | None, PRESAMPLED] = None
@@ -159,7 +166,8 @@ class PartitionConfig(Checked):
     @property
     def training(self) -> Training:
         """The training that is presampled."""
-        return Training(**{field.name: getattr(self, field.name) for field in fields(Training)})
+        given = {field.name: getattr(self, field.name) for field in fields(Training)}
+        return Training(**{**given, "task": self.task or "vertices"})
 
     @property
     def ordered_by(self) -> Hotness:
@@ -185,6 +193,8 @@ class ReportConfig(Checked):
     """--fan-out of the training; by default what the layout was presampled with, else 20,20,20."""
     batch_size: BatchSize | None = None
     """--batch-size of the training; by default what the layout was presampled with, else 4096."""
+    task: TaskName | None = None
+    """--task of the training; by default what the layout was presampled for."""
     sampling: Presampled | None = None
     """--sampling of the training, with --layer-sizes or --subgraph; by default as the layout was presampled."""
     layer_sizes: LayerSizes | None = None

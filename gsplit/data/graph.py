@@ -90,6 +90,11 @@ class GraphArrays:
         """The task."""
         return "regression" if self.regression else "labels" if self.labels.ndim == 2 else "classes"
 
+    @property
+    def is_for_links(self) -> bool:
+        """True where pairs of vertices are there to be learned, and no training vertices."""
+        return self.links is not None and not len(self.train_idx)
+
     def with_feature_dtype(self, dtype: str) -> GraphArrays:
         """The same graph with features in ``float32``, ``float16`` or ``float64``."""
         return self if self.features is None else replace(self, features=cast(self.features, dtype))

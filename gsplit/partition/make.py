@@ -13,10 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gsplit.config.links import TaskName
 from gsplit.config.partition import PARTS, PartitionConfig
 from gsplit.config.rules import Not, useless
 from gsplit.data import GraphStore, open_store
 from gsplit.data.folders import check_free
+from gsplit.data.graph import GraphArrays
 from gsplit.errors import InputError
 from gsplit.files import real_path
 from gsplit.partition import methods, quality, relabel
@@ -51,14 +53,15 @@ def partition(config: PartitionConfig, stages: Stages | None = None) -> dict[str
             vertices to sample for, too small a disk.
     """
     source, given, parts, kept = _open(config)
-    config = replace(config, parts=parts)
     graph = source.graph
+    config = replace(config, parts=parts)
     _warn_of_what_is_useless(config)
     estimate_of(graph).check_disk(config.out)
     threads = _threads(config)
     stages = stages or Stages()
     counts = None
     if config.presamples:
+        config = replace(config, task=_task(config, graph))
         with stages.stage("presample"):
             counts = presample(
                 graph, config.training, epochs=config.presample_epochs, seed=config.seed, threads=threads
@@ -145,7 +148,7 @@ def _open(config: PartitionConfig) -> tuple[GraphStore, NDArray[np.int32] | None
     elif parts > vertices:
         raise InputError(f"--parts {parts} is more than the {vertices} vertices of {config.store}")
     if config.presamples:
-        check_targets(source.graph)
+        check_targets(source.graph, replace(training, task=_task(config, source.graph)))
         check_training(training, vertices)
     return source, given, parts, kept
 
@@ -207,6 +210,10 @@ def _threads(config: PartitionConfig) -> int:
             "--threads %d is more than the %d cores there are, so %d are used", config.threads, cores, cores
         )
     return min(config.threads or cores, cores)
+
+
+def _task(config: PartitionConfig, graph: GraphArrays) -> TaskName:
+    return config.task or ("links" if graph.is_for_links else "vertices")
 
 
 def _about_counts(config: PartitionConfig, counts: Counts) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import cast
 
 import numpy as np
@@ -19,8 +20,11 @@ from gsplit.bars import progress_bar
 from gsplit.config.partition import Training
 from gsplit.data import Layout
 from gsplit.data.graph import GraphArrays
+from gsplit.data.layout import inverse, reordered_indptr
 from gsplit.errors import InputError
-from gsplit.sampling import MicroBatchSampler, Rule
+from gsplit.sampling import MicroBatchSampler, Neighbours, Rule
+from gsplit.sampling.links import Links, Negatives
+from gsplit.sampling.micro_batches import sample_planned
 from gsplit.sampling.named import rule_named
 from gsplit.sampling.plan import fold_key
 
@@ -62,7 +66,7 @@ def presample(
         InputError: where there are no training vertices to sample for.
     """
     n = graph.num_vertices
-    check_targets(graph)
+    check_targets(graph, training)
     ids = np.arange(n) if global_ids is None else global_ids
     whole = cast(Layout, Whole(graph=graph, permutation=ids, offsets=np.array([0, n])))
     loaded, computed = np.zeros(n, np.int64), np.zeros(n, np.int64)
@@ -79,7 +83,7 @@ def presample(
     return Counts(mini_batches=mini_batches, loaded=loaded, computed=computed)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Whole:
     """A graph as rules see a layout: in one part."""
 
@@ -90,16 +94,30 @@ class Whole:
     """[2] of the one part."""
     parts: int = 1
 
+    @cached_property
+    def positions(self) -> NDArray[np.int64]:
+        """[N] of global ids in the graph."""
+        return inverse(self.permutation)
+
+    @cached_property
+    def store_indptr(self) -> NDArray[np.int64]:
+        """[N + 1] by global ids."""
+        return reordered_indptr(self.graph.indptr, self.positions)
+
 
 def rule_to_come(training: Training) -> Rule:
     """The rule of a training to come."""
-    return rule_named(
+    rule = rule_named(
         training.sampling,
         fan_out=training.fan_out,
         layers=training.num_layers,
         layer_sizes=training.layer_sizes,
         subgraph=training.subgraph,
     )
+    if training.task == "links":
+        assert isinstance(rule, Neighbours)
+        return Links(neighbours=rule, negatives=Negatives(uniform=1))
+    return rule
 
 
 def mini_batches_of(
@@ -122,16 +140,17 @@ def mini_batches_of(
     with progress_bar(epochs * number, desc, "batch") as bar:
         for epoch in range(epochs):
             for batch in range(number):
-                others = plan.others(epoch, batch)
-                (targets,) = plan.micro_batches(epoch, batch)
-                sampler.sample(targets, epoch=epoch, batch=batch, others=None if others is None else others[0])
+                sample_planned(sampler, plan, epoch, batch, micro=0)
                 yield sampler
                 bar.update()
 
 
-def check_targets(graph: GraphArrays) -> None:
-    """Raise InputError where there are no training vertices to sample for."""
-    if not len(graph.train_idx):
+def check_targets(graph: GraphArrays, training: Training) -> None:
+    """Raise InputError where there is nothing to sample for."""
+    if training.task == "links":
+        if not graph.num_edges:
+            raise InputError("the graph has no edges to sample links of")
+    elif not len(graph.train_idx):
         raise InputError("the graph has no training vertices to sample for; give it some (gsplit import --split)")
 
 

@@ -46,7 +46,8 @@ def training_of(config: ReportConfig, layout: Layout) -> Training:
     sampling = config.sampling or known.get("sampling", "neighbours")
     about = {field.name: known.get(field.name) for field in fields(Training)} if _is_of(known, sampling) else {}
     about |= {"fan_out": known["fan_out"], "batch_size": known["batch_size"], "sampling": sampling}
-    for name in ("fan_out", "batch_size", "layer_sizes", "subgraph", "num_layers"):
+    about["task"] = known.get("task", "links" if layout.graph.is_for_links else "vertices")
+    for name in ("fan_out", "batch_size", "task", "layer_sizes", "subgraph", "num_layers"):
         if getattr(config, name) is not None:
             about[name] = getattr(config, name)
     return Training(**{name: value for name, value in about.items() if value is not None})

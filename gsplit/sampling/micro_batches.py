@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from gsplit.data import Layout, first_parts
 from gsplit.sampling.links import LinkPlan, Pairs
-from gsplit.sampling.rule import MicroBatchSampler, Rule
+from gsplit.sampling.rule import MicroBatchSampler, Plan, Rule
 from gsplit.sampling.sampler import CoreSampler, MiniBatchSampler
 
 
@@ -94,36 +94,45 @@ class MicroBatches:
 
     def sample(self, epoch: int, batch: int, micro: int) -> MicroBatchSampler:
         """Sample one micro-batch of a mini-batch; it stays in the sampler until the next call."""
-        pairs = self.plan.pairs(epoch, batch) if isinstance(self.plan, LinkPlan) else None
-        if pairs is not None:
-            return self._of_pairs(pairs, epoch, batch, micro)
-        targets, others = self.plan.micro_batches(epoch, batch), self.plan.others(epoch, batch)
-        self._sampler.sample(
-            targets[micro],
-            epoch=epoch,
-            batch=batch,
-            micro=micro,
-            num_targets=sum(map(len, targets)),
-            others=None if others is None else others[micro],
-        )
+        sample_planned(self._sampler, self.plan, epoch, batch, micro)
         return self._sampler
-
-    def _of_pairs(self, pairs: list[Pairs], epoch: int, batch: int, micro: int) -> MicroBatchSampler:
-        """Sample what one micro-batch of pairs is scored from."""
-        own, sampler = pairs[micro], self._sampler
-        assert isinstance(sampler, MiniBatchSampler)
-        sampler.exclude(own.excluded.destinations, own.excluded.sources)
-        sampler.sample(
-            own.targets, epoch=epoch, batch=batch, micro=micro, num_targets=sum(len(each.targets) for each in pairs)
-        )
-        sampler.put_pairs(
-            own,
-            groups_of_all=sum(len(each.rows) for each in pairs),
-            negatives_of_all=sum(int((~each.masked).sum()) for each in pairs),
-        )
-        return sampler
 
     def sample_all(self, epoch: int, batch: int) -> Iterator[MicroBatchSampler]:
         """The same sampler for each micro-batch in turn, which it holds until the next one."""
         for micro in range(self.number):
             yield self.sample(epoch, batch, micro)
+
+
+def sample_planned(sampler: MicroBatchSampler, plan: Plan, epoch: int, batch: int, micro: int) -> None:
+    """Sample a micro-batch as a plan has it: its targets, what else starts, or pairs with their candidates.
+
+    Args:
+        sampler: of the rule that made the plan; the micro-batch stays in it until it samples the next one.
+        plan: of a run.
+        epoch, batch, micro: which micro-batch.
+    """
+    if isinstance(plan, LinkPlan):
+        assert isinstance(sampler, MiniBatchSampler)
+        return _sample_pairs(sampler, plan.pairs(epoch, batch), epoch, batch, micro)
+    targets, others = plan.micro_batches(epoch, batch), plan.others(epoch, batch)
+    sampler.sample(
+        targets[micro],
+        epoch=epoch,
+        batch=batch,
+        micro=micro,
+        num_targets=sum(map(len, targets)),
+        others=None if others is None else others[micro],
+    )
+
+
+def _sample_pairs(sampler: MiniBatchSampler, pairs: list[Pairs], epoch: int, batch: int, micro: int) -> None:
+    """Sample what one micro-batch of pairs is scored from, without the edges that it asks for."""
+    own = pairs[micro]
+    sampler.exclude(own.excluded.destinations, own.excluded.sources)
+    number = sum(len(each.targets) for each in pairs)
+    sampler.sample(own.targets, epoch=epoch, batch=batch, micro=micro, num_targets=number)
+    sampler.put_pairs(
+        own,
+        groups_of_all=sum(len(each.rows) for each in pairs),
+        negatives_of_all=sum(int((~each.masked).sum()) for each in pairs),
+    )

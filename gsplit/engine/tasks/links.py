@@ -57,8 +57,7 @@ class LinkTask:
 
 def task_named(asked: TrainConfig, layout: Layout) -> TaskName:
     """What a run learns: what was asked for, or else what the graph is for."""
-    graph = layout.graph
-    return asked.task or ("links" if graph.links is not None and not len(graph.train_idx) else "vertices")
+    return asked.task or ("links" if layout.graph.is_for_links else "vertices")
 
 
 def embedding_width(config: TrainConfig) -> int:

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from support.graphs import lay_out, random_graph
+from support.links import linked_graph
 from support.messages import line_with
 from support.reference import sample_and_split
 
@@ -70,6 +71,21 @@ def test_a_layout_counts_what_its_store_counts(tmp_path):
     store = presample(graph, TRAINING, epochs=2, seed=0)
     assert own.loaded.tolist() == store.loaded[ids].tolist()
     assert own.computed.tolist() == store.computed[ids].tolist()
+
+
+def test_pairs_are_counted_whatever_the_order_of_the_vertices(tmp_path):
+    """Of a graph for links: what runs on links sample, without the edges that they ask for."""
+    graph, training = linked_graph(150, 6), replace(TRAINING, task="links")
+    layout = lay_out(graph, tmp_path, parts=3)
+    ids = layout.permutation
+    own = presample(layout.graph, training, epochs=2, seed=0, global_ids=ids)
+    store = presample(graph, training, epochs=2, seed=0)
+    assert own.loaded.tolist() == store.loaded[ids].tolist()
+    assert own.computed.tolist() == store.computed[ids].tolist()
+    assert own.mini_batches == 2 * -(-graph.num_edges // training.batch_size)
+    assert own.loaded.sum() > store.mini_batches * 40
+    with pytest.raises(InputError, match=line_with("--sampling ladies, --task links")):
+        replace(training, sampling="ladies", layer_sizes=(9, 9), fan_out=TRAINING.fan_out)
 
 
 def test_the_draws_are_not_those_of_the_training():
