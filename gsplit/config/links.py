@@ -112,6 +112,8 @@ class LinksConfig(Checked):
     )
     """How a pair is scored from the vectors of its ends: dot, their product; cosine; distmult, a product with a
     weight for each column; mlp; or package.module:Class, a module of yours with forward(source, destination)."""
+    score_args: Annotated[str, Only(task="links"), Only(score="mlp"), RESULTS] = ""
+    """What mlp (hidden=64,layers=3) or a decoder of yours is constructed with, beside the width of the vectors."""
     temperature: Annotated[
         float, Range(above=0, below=math.inf), Only(task="links"), Only(loss="softmax"), RESULTS
     ] = 1.0

@@ -183,8 +183,8 @@ def given(name: str, value: Any) -> str:
 
 
 def _is_users_own(name: str, value: Any) -> bool:
-    """Return whether an engine or a model of the user's is named, of which nobody knows what it reads."""
-    return name in ("strategy", "model") and isinstance(value, str) and ":" in value
+    """Return whether an engine, a model or a decoder of the user's is named, of which nobody knows what it reads."""
+    return name in ("strategy", "model", "score") and isinstance(value, str) and ":" in value
 
 
 def _in_words(name: str, value: Any, values: tuple[Any, ...]) -> str:

@@ -129,6 +129,7 @@ TRAIN: Table = {
     "exclude_below": Row(value=2, see=weights, base={**LINKS, "pairs": "edges"}),
     "embedding": Row(value=4, see=weights, base=LINKS),
     "score": Row(value="mlp", see=weights, base=LINKS),
+    "score_args": Row(value="hidden=3", see=weights, base={**LINKS, "score": "mlp"}),
     "temperature": Row(value=0.1, see=weights, base={**LINKS, "loss": "softmax"}),
     "margin": Row(value=5.0, see=weights, base={**LINKS, "loss": "margin"}),
     "evaluate_negatives": Row(value="uniform:3", see=summary("test_mrr"), base=LINKS),

@@ -142,8 +142,9 @@ def test_a_loop_of_ones_own_learns_what_the_engine_does(here, layouts, tmp_path)
 
 
 def test_a_saved_model_has_its_decoder(here, layouts, tmp_path):
-    _, weights = trained(layouts(2), tmp_path / "run", score="mlp")
+    _, weights = trained(layouts(2), tmp_path / "run", score="mlp", score_args="hidden=3,layers=3")
     model = gsplit.load(tmp_path / "run")
+    assert [layer.out_features for layer in model.pair_decoder.rest] == [3, 1]
     assert torch.equal(model.pair_decoder.first.weight, weights["pair_decoder.first.weight"])
 
 
@@ -164,6 +165,14 @@ REFUSED = [
     ({"temperature": 2.0}, "links", "--temperature 2.0, --loss softmax"),
     ({"task": "vertices", "metrics": None, "negatives": "uniform:2"}, "links", "--negatives uniform:2"),
     ({"score": "product"}, "links", "--score product, dot"),
+    ({"score": "torch.nn:Bilinear"}, "links", "Bilinear, in1_features, --score-args in1_features=VALUE"),
+    (
+        {"score": "torch.nn:Bilinear", "score_args": "in1_features=8,in2_features=8,out_features=1"},
+        "links",
+        "torch.nn:Bilinear, [6, 1], [6, 8], [6]",
+    ),
+    ({"score": "mlp", "score_args": "depth=2"}, "links", "--score-args depth, mlp, hidden and layers"),
+    ({"score_args": "hidden=2"}, "links", "--score-args hidden=2, --score dot, mlp"),
     ({"evaluate_negatives": "some"}, "links", "--evaluate-negatives, some"),
     ({"evaluate_negatives": "given"}, "links", "given"),
     ({"class_weights": "1,2,3"}, "links", "--class-weights 1,2,3"),

@@ -21,6 +21,7 @@ from gsplit.engine.objective import check_logits
 from gsplit.engine.objectives.pairs import OwnPairLoss, PairLoss, pair_loss
 from gsplit.engine.tasks.task import Forward
 from gsplit.errors import InputError
+from gsplit.models.custom import parse_arguments
 from gsplit.models.registry import decoder_in
 from gsplit.sampling.links import TrainingPairs
 
@@ -96,8 +97,9 @@ def link_task(config: Resolved, own: OwnPairLoss | None, device: torch.device) -
 
 
 def decoder_described(config: Placed) -> dict[str, Any]:
-    """What a decoder is built again from: its name and the width of the vectors."""
-    return {"name": config.score, "width": embedding_width(config), "arguments": {}}
+    """What a decoder is built again from: its name, the width of the vectors and its other arguments."""
+    arguments = parse_arguments(config.score_args, "--score-args")
+    return {"name": config.score, "width": embedding_width(config), "arguments": arguments}
 
 
 def check_links(config: TrainConfig, layout: Layout) -> None:
