@@ -1,8 +1,9 @@
 """Datasets of GraphBolt: a folder with ``metadata.yaml``, as its OnDiskDataset takes it.
 
 Read are ``graph`` (``nodes``, ``edges`` in ``csv`` or ``numpy``), of ``feature_data`` the vertices' ``feat`` and
-``label`` and the edges' ``weight``, and of the first of ``tasks`` ``num_classes`` and the sets, which give
-vertex sets and labels. DGL is not needed, nor what GraphBolt makes of the folder (``preprocessed``).
+``label`` and the edges' ``weight``, of the first of ``tasks`` ``num_classes`` and the sets, which give vertex sets
+and labels, and of the task ``link_prediction`` the pairs (:mod:`gsplit.data.importers.graphbolt_links`). DGL is not
+needed, nor what GraphBolt makes of the folder (``preprocessed``).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from gsplit.data.importers.arrays import as_labels, read_npy
 from gsplit.data.importers.checked import as_features, as_ids, as_vertex_set, as_weights, printable_line
+from gsplit.data.importers.graphbolt_links import links_of_sets
 from gsplit.data.importers.number_tables import read_matrix, table_edges
 from gsplit.data.importers.source import EdgeChunks, GraphSource, array_edges
 from gsplit.data.importers.torch_files import dense_array, load_torch
@@ -25,6 +27,8 @@ FEATURES = ("feat", "x", "features")
 LABELS = ("label", "labels", "y")
 WEIGHTS = ("weight", "w", "edge_weight")
 SEEDS = ("seeds", "seed_nodes")
+LINKS = "link_prediction"
+"""Name of the task whose sets are pairs."""
 SETS = {"train": "train_set", "valid": "validation_set", "test": "test_set"}
 
 
@@ -101,7 +105,9 @@ def load_graphbolt(path: Path) -> GraphSource:
         raise InputError(f"{graph.at('nodes[0].num')} is {n}; a graph has vertices")
     features = _feature(root, "node", FEATURES)
     tasks = root.items("tasks")
-    vertex_sets, labels = _sets(tasks[0], n) if tasks else ({}, None)
+    of_links = next((task for task in tasks if task.get("name", str, default="") == LINKS), None)
+    of_vertices = next((task for task in tasks if task is not of_links), None)
+    vertex_sets, labels = ({}, None) if of_vertices is None else _sets(of_vertices, n)
     whole = _feature(root, "node", LABELS)
     if whole is not None:
         labels = as_labels(whole.array(), n, str(whole.path()))
@@ -111,8 +117,9 @@ def load_graphbolt(path: Path) -> GraphSource:
         num_vertices=n,
         features=None if features is None else as_features(features.array(), n, str(features.path())),
         labels=labels,
-        num_classes=tasks[0].get("num_classes", int, default=None) if tasks else None,
+        num_classes=None if of_vertices is None else of_vertices.get("num_classes", int, default=None),
         vertex_sets=vertex_sets,
+        links=None if of_links is None else links_of_sets(_arrays_of(of_links), of_links.at("link_prediction")),
         where=str(path),
         called={} if whole is None else {"labels": str(whole.path())},
     )
@@ -164,6 +171,15 @@ def _edges(entry: Node, weight_entry: Node | None) -> EdgeChunks:
 
 def _weight(entry: Node | None, count: int) -> NDArray[Any] | None:
     return None if entry is None else as_weights(entry.array(), count, str(entry.path()))
+
+
+def _arrays_of(task: Node) -> dict[str, dict[str, NDArray[Any]]]:
+    """The arrays of each set of a task, by name."""
+    return {
+        name: {entry.get("name", str): entry.array() for entry in task.only(key).items("data")}
+        for name, key in SETS.items()
+        if task.items(key)
+    }
 
 
 def _sets(task: Node, n: int) -> tuple[dict[str, NDArray[np.int64]], NDArray[Any] | None]:

@@ -274,3 +274,52 @@ def test_without_pyyaml_the_message_says_how_to_get_it(load, monkeypatch):
     monkeypatch.setitem(sys.modules, "yaml", None)
     with pytest.raises(InputError, match=r"need PyYAML .*pip install 'gsplit\[graphbolt\]'"):
         load()
+
+
+def with_links(folder, sets):
+    """Change of a description that gives it a task of links, after that of vertices."""
+
+    def change(description):
+        task: dict = {"name": "link_prediction"}
+        for key, arrays in sets.items():
+            for name, array in arrays.items():
+                np.save(folder / f"{key}-{name}-pairs.npy", np.array(array))
+            data = [{**entry(name), "path": f"{key}-{name}-pairs.npy"} for name in arrays]
+            task[key] = [{"type": None, "data": data}]
+        description["tasks"].append(task)
+
+    return change
+
+
+def test_pairs_of_the_task_of_links(folder, load):
+    valid = {  # two queries with two negatives each, by turns
+        "seeds": [(2, 0), (4, 1), (2, 3), (4, 2), (2, 4), (4, 3)],
+        "labels": [1, 1, 0, 0, 0, 0],
+        "indexes": [1, 0, 1, 0, 1, 0],
+    }
+    test = {"node_pairs": [(0, 4)], "negative_dsts": [[1, 2, 3]]}
+    sets = {"train_set": {"seeds": [(1, 0), (3, 2)]}, "validation_set": valid, "test_set": test}
+    links = load(with_links(folder, sets)).links
+    assert links.train.tolist() == [[1, 0], [3, 2]]
+    assert links.valid.tolist() == [[2, 0], [4, 1]]
+    assert links.valid_candidates.tolist() == [[3, 4], [2, 3]]
+    assert links.test.tolist() == [[0, 4]]
+    assert links.test_candidates.tolist() == [[1, 2, 3]]
+    assert load(with_links(folder, sets)).vertex_sets["train"].tolist() == [4, 0]
+    del valid["indexes"]
+    links = load(with_links(folder, sets)).links
+    assert links.valid_candidates is None
+    assert links.valid_negatives.tolist() == [[2, 3], [4, 2], [2, 4], [4, 3]]
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"labels": [1]}, "no entry with the name seeds"),
+        ({"seeds": [(0, 1)], "labels": [1, 0]}, "1 pairs, but labels"),
+        ({"seeds": [0, 1]}, "train_edges must be"),
+    ],
+)
+def test_odd_tasks_of_links_are_refused(folder, load, arrays, message):
+    with pytest.raises(InputError, match=message):
+        load(with_links(folder, {"train_set": arrays}))
