@@ -8,8 +8,8 @@ from typing import Any
 
 from experiments.shared.results import records
 
-SAME_KEYS = ("test_accuracy", "valid_accuracy", "best_epoch", "loss", "traffic")
-"""Keys of ``summary.json`` that must agree."""
+SAME_KEYS = ("best_epoch", "loss", "traffic")
+"""Keys of ``summary.json`` that must agree, beside the scores."""
 
 
 def difference(run: Path, wanted: Path) -> str:
@@ -24,7 +24,8 @@ def difference(run: Path, wanted: Path) -> str:
     if not same(*models):
         return "the saved model"
     summaries = [json.loads((folder / "summary.json").read_text()) for folder in (run, wanted)]
-    for key in SAME_KEYS:
+    scores = (f"{part}_{name}" for part in ("test", "valid") for name in summaries[0]["metrics"])
+    for key in (*scores, *SAME_KEYS):
         if summaries[0][key] != summaries[1][key]:
             return f"{key} of the summary"
     return "" if counted(run) == counted(wanted) else "the counts of mini-batches"

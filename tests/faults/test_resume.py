@@ -44,6 +44,21 @@ def test_the_whole_graph_killed_and_resumed_is_bit_identical(layout, tmp_path, t
     assert difference(run, whole) == "traffic of the summary"
 
 
+LINKS = "--task links --pairs edges --epoch-pairs 600 --negatives uniform:1,in-batch --score mlp --loss softmax"
+
+
+def test_links_killed_in_mid_epoch_and_resumed_are_bit_identical(layout, tmp_path, train, train_here):
+    flags = [*FLAGS, *LINKS.split()]
+    whole, run = tmp_path / "whole", tmp_path / "killed"
+    train_here(layout.path, "--out", whole, *flags)
+    command = train(layout.path, "--out", run, *flags)
+    command.wait_for_checkpoint(run, 1, 4)
+    command.kill()
+    assert checkpoint.describe_state(run, checkpoint.CHECKPOINT)["batch"] % BATCHES != 0
+    train_here("--resume", run)
+    assert_same_run(run, whole)
+
+
 RECIPE = "--optimizer sgd --momentum 0.9 --lr-schedule plateau --lr-patience 0 --accumulate 3 --clip-grad-norm 0.5"
 SCORES = "--evaluate sampled --validate-fan-out 3,3 --validate-vertices 40 --validate-every-batches 2"
 
