@@ -36,6 +36,7 @@ ELSEWHERE = (
     "docs/coming-from-dgl.md",
     "docs/coming-from-pyg.md",
     "docs/from-tables.md",
+    "docs/guides/links.md",
 )
 DOCUMENTS = [
     ROOT / "README.md",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import importlib
+import json
 import os
 import re
 import runpy
@@ -43,7 +44,7 @@ COMMANDS = sorted(
     if "\ncommand = Experiment(" in path.read_text()
 )
 THEIRS = ("python train_dgl.py", "python train_pyg.py")
-OWN_PROCESSES = ("--out run-pyg", "python train_loop.py", *THEIRS)
+OWN_PROCESSES = ("--out run-pyg", "python train_loop.py", "python link_loop.py", *THEIRS)
 """Ends of the commands that start processes of their own; for the others trainers of the pool do, or none."""
 
 
@@ -130,6 +131,16 @@ def test_bring_your_own_model(read, tmp_path):
     classes = np.load(tmp_path / "classes.npy")
     assert len(classes) == 1000
     assert len(set(classes.tolist())) > 1
+
+
+def test_links(read, tmp_path):
+    printed = read("guides/links.md")
+    assert {path.name for path in tmp_path.glob("run*")} == {"run", "run-own", "run-loop"}
+    ranked = {run: json.loads((tmp_path / run / "summary.json").read_text()) for run in ("run", "run-own", "run-loop")}
+    assert all(summary["test_mrr"] > 0.008 for summary in ranked.values())  # 0.0075 by chance, of 1,000 vertices
+    assert ranked["run"]["test_hits@10"] > 0
+    found = float(re.search(r"test MRR (0\.\d+)", printed["python link_loop.py"])[1])
+    assert found == pytest.approx(ranked["run-loop"]["test_mrr"], abs=1e-4)
 
 
 def test_from_tables(read, tmp_path, pool, monkeypatch):
