@@ -75,6 +75,9 @@ def estimate_of(graph: GraphArrays, partitioner: Partitioner | None = None, size
         graph.valid_idx,
         graph.test_idx,
     )
+    links = 0
+    if graph.links is not None:
+        links = 16 * n + sum(array.nbytes for _, array in graph.links.arrays())  # with the way back to global ids
     memory = temporary = 0
     if partitioner is not None and size is not None:
         memory = BASE_BYTES + partitioner.memory.of(size)
@@ -88,7 +91,7 @@ def estimate_of(graph: GraphArrays, partitioner: Partitioner | None = None, size
     return Estimate(
         partition=memory,
         relabel=BASE_BYTES + VERTEX_BYTES * n + PIECE_BYTES_PER_EDGE * min(EDGES_AT_ONCE, graph.num_edges) + window,
-        layout=sum(array.nbytes for array in arrays if array is not None) + 8 * n,
+        layout=sum(array.nbytes for array in arrays if array is not None) + 8 * n + links,
         temporary=temporary,
     )
 

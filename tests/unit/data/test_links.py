@@ -17,6 +17,7 @@ from gsplit.data.description import read_description
 from gsplit.data.inspect.link_counts import link_counts
 from gsplit.data.links.edge_sets import Links
 from gsplit.errors import InputError
+from gsplit.partition.estimate import estimate_of
 
 #  0 -> 1 -> 2 -> 3 -> 0, and a vertex 4 without edges
 CYCLE = np.array([[0, 1, 2, 3], [1, 2, 3, 0]])
@@ -98,6 +99,8 @@ def test_layouts_keep_links_and_lead_back_to_the_store(tmp_path, index_dtype):
     graph = with_links(random_graph(index_dtype=index_dtype))
     layout = lay_out(graph, tmp_path, parts=3)
     assert layout.description["version"] == 2
+    size = sum(path.stat().st_size - 128 for path in layout.path.glob("*.npy"))  # without the headers of the files
+    assert estimate_of(graph).layout == size
     for name, array in graph.links.arrays():
         assert (np.load(layout.path / f"{name}.npy") == array).all(), name
         assert (dict(layout.graph.links.arrays())[name] == array).all(), name
