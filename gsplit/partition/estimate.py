@@ -77,7 +77,7 @@ def estimate_of(graph: GraphArrays, partitioner: Partitioner | None = None, size
     )
     links = 0
     if graph.links is not None:
-        links = 16 * n + sum(array.nbytes for _, array in graph.links.arrays())  # with the way back to global ids
+        links = 8 * (2 * n + 1) + sum(array.nbytes for _, array in graph.links.arrays())  # with positions, store_indptr
     memory = temporary = 0
     if partitioner is not None and size is not None:
         memory = BASE_BYTES + partitioner.memory.of(size)
