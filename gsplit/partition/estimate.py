@@ -77,7 +77,8 @@ def estimate_of(graph: GraphArrays, partitioner: Partitioner | None = None, size
     )
     links = 0
     if graph.links is not None:
-        links = 8 * (2 * n + 1) + sum(array.nbytes for _, array in graph.links.arrays())  # with positions, store_indptr
+        ways_back = 8 * (2 * n + 1)  # positions, store_indptr
+        links = ways_back + sum(array.nbytes for _, array in graph.links.arrays())
     memory = temporary = 0
     if partitioner is not None and size is not None:
         memory = BASE_BYTES + partitioner.memory.of(size)
