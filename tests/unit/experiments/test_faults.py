@@ -136,7 +136,7 @@ def finished(folder, *, weight=1.0, edges=5):
     state = {"model": {"w": torch.tensor([weight])}, "optimizer": {"state": {}}, "best": None}
     checkpoint.save_state(folder, checkpoint.CHECKPOINT, state, {**SIGNATURE, **POSITION})
     checkpoint.save_state(folder, checkpoint.MODEL, state["model"], SIGNATURE)
-    (folder / "summary.json").write_text(json.dumps(dict.fromkeys(same_run.SAME_KEYS, 1)))
+    (folder / "summary.json").write_text(json.dumps({**dict.fromkeys(same_run.SAME_KEYS, 1), "metrics": []}))
     line = {"kind": "mini-batch", "epoch": 1, "batch": 0, "trainer": 0, "traffic": {"edges": edges}, "stages": 0.5}
     (folder / "metrics.jsonl").write_text(json.dumps(line) + "\n")
     return folder
