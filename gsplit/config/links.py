@@ -94,6 +94,9 @@ class LinksConfig(Checked):
     """What each pair is compared with, kinds with commas. uniform:K: K destinations of its own out of all vertices;
     joint:K: K for all pairs of a mini-batch; in-batch: the destinations of all its other pairs, whichever GPU has
     them; hard:K: K of the graph's hard negatives."""
+    negatives_from: Annotated[Literal["vertices", "destinations"], Only(task="links"), RESULTS] = "vertices"
+    """What is drawn from: all vertices, or those alone that are a destination (with --corrupt source: a source) of
+    some training pair, as where users and items are vertices of one graph."""
     degree_share: Annotated[float, Range(0, 1), Only(task="links"), RESULTS] = 0.0
     """The share of the vertices drawn that are destinations of random pairs, so that they go by their degree."""
     corrupt: Annotated[Corrupt, Only(task="links"), RESULTS] = "destination"

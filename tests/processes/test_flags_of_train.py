@@ -122,6 +122,7 @@ TRAIN: Table = {
     "pairs": Row(value="edges", see=traffic("pairs"), base=LINKS),
     "epoch_pairs": Row(value=30, see=traffic("pairs"), base=LINKS),
     "negatives": Row(value="joint:8,in-batch", see=traffic("candidates"), base=LINKS),
+    "negatives_from": Row(value="destinations", see=weights, base=LINKS),
     "degree_share": Row(value=0.5, see=weights, base=LINKS),
     "corrupt": Row(value="source", see=weights, base=LINKS),
     "filter_negatives": Row(value=False, see=weights, base={**LINKS, "negatives": "uniform:8"}),

@@ -47,6 +47,7 @@ def _of_links(config: Resolved, rule: Neighbours) -> Links:
             joint=asked.joint,
             in_batch=asked.in_batch,
             hard=asked.hard,
+            of_pairs=config.negatives_from == "destinations",
             degree_share=config.degree_share,
             known=not config.filter_negatives,
         ),

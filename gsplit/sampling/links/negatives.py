@@ -33,6 +33,8 @@ class Negatives:
     """Whether the destinations of all pairs of a micro-batch are candidates of each."""
     hard: int = 0
     """How many of the hard negatives of each pair are drawn, filled up by vertices."""
+    of_pairs: bool = False
+    """Whether vertices are drawn out of those alone that training pairs have at that end."""
     degree_share: float = 0.0
     """Share of the vertices drawn that are destinations of random training pairs."""
     known: bool = False
@@ -74,6 +76,8 @@ class NegativeDraws:
     ) -> None:
         self._pairs, self._negatives, self._positions, self._hard = pairs, negatives, positions, hard
         self._seed, self._turned = seed, turned
+        drawn_from = pairs.distinct(0 if turned else 1) if negatives.of_pairs else None
+        self._drawn_from = positions if drawn_from is None else drawn_from
 
     def of(
         self,
@@ -141,7 +145,7 @@ class NegativeDraws:
     def _drawn(self, places: NDArray[np.int64], key: int) -> NDArray[np.int64]:
         """Vertices drawn out of all, or as destinations of training pairs, by key and place: layout ids [n]."""
         words = hashed(key, places.astype(np.uint64))
-        drawn = self._positions[below(len(self._positions), words)].astype(np.int64)
+        drawn = self._drawn_from[below(len(self._drawn_from), words)].astype(np.int64)
         share = self._negatives.degree_share
         if share > 0:
             by_degree = hashed(fold_key(key, BY_DEGREE), places.astype(np.uint64)) < _threshold(share)

@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 import gsplit._core as _core
 from gsplit.data import Layout
 
+AT_ONCE = 1 << 20
+"""Pairs that are looked at together."""
 Ends = tuple[NDArray[np.int64], NDArray[np.int64]]
 """Sources and destinations, int64 [n] layout ids each."""
 
@@ -42,6 +44,23 @@ class TrainingPairs:
         places = rows - indptr[destinations]
         local = self._layout.positions[destinations].astype(np.int64)
         return self._graph.indices[self._graph.indptr[local] + places].astype(np.int64), local
+
+    def distinct(self, end: int) -> NDArray[np.int64] | None:
+        """The vertices that are the source (0) or the destination (1) of some pair: [n] layout ids; None: all are.
+
+        They stand in the order of their global ids.
+        """
+        if self._given is not None:
+            met = np.zeros(self._graph.num_vertices, np.bool_)
+            for begin in range(0, len(self._given), AT_ONCE):
+                met[self._given[begin : begin + AT_ONCE, end]] = True
+        elif end == 1:
+            met = np.diff(self._layout.store_indptr) > 0
+        else:
+            met = np.zeros(self._graph.num_vertices, np.bool_)
+            for begin in range(0, self.number, AT_ONCE):
+                met[self._layout.permutation[self._graph.indices[begin : begin + AT_ONCE]]] = True
+        return None if met.all() else self._layout.positions[np.flatnonzero(met)]
 
     def known(self, sources: NDArray[np.int64], destinations: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Return whether pairs are edges or training pairs, bool [n]; of validation and test nothing is looked at."""

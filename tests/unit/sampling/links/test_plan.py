@@ -153,6 +153,19 @@ def test_hard_candidates_are_of_the_pair_itself(layouts):
     assert np.mean(of_the_pair) > 0.8  # but for what is known or missing
 
 
+@pytest.mark.parametrize("corrupt_source", [False, True])
+def test_candidates_of_pairs_are_such_ends_of_theirs(layouts, corrupt_source):
+    layout = layouts(3)
+    pairs = TrainingPairs(layout)
+    ends = {*layout.permutation[pairs.ends(np.arange(pairs.number))[0 if corrupt_source else 1]].tolist()}
+    assert len(ends) < 120 or corrupt_source
+    negatives = Negatives(uniform=6, joint=9, of_pairs=True, known=True)
+    rule = rule_of(negatives=negatives, corrupt_source=corrupt_source)
+    drawn = {vertex for group in pairs_of(layout, rule, 0).values() for vertex in group[2]}
+    assert drawn <= ends
+    assert len(drawn) > 0.8 * len(ends)
+
+
 def test_candidates_by_degree_follow_the_destinations(layouts):
     layout = layouts(1)
     degrees = np.zeros(120)
