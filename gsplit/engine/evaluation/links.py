@@ -167,10 +167,13 @@ class LinkEvaluator(Vectors):
         negatives = m if of_set.of_all is None else len(of_set.of_all)
         shared = self._exact.shared(self._num_layers + 1, 2 * m + negatives, 1, np.int64)[:, 0]
         numbers = _Numbers(shared[:m], *np.split(shared[m:].view(np.float64), [m]))
+        was_training = decoder.training
+        decoder.eval()
         if are_finite:
             self._fill(
                 of_set, rows, scores_of(decoder, table, threads=self._threads, device=self._member.device), numbers
             )
+        decoder.train(was_training)
         self._agree()
         found = [math.nan] * len(self._metrics)
         if self._member.rank == 0 and are_finite:
