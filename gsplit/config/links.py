@@ -10,6 +10,7 @@ from typing import Annotated, Literal, NamedTuple
 from gsplit.config.fields import Accepted, Checked, Range
 from gsplit.config.flags import Aliases
 from gsplit.config.rules import RESULTS, FixedInEpoch, Only
+from gsplit.config.run import EVALUATED
 from gsplit.errors import InputError
 
 TaskName = Literal["vertices", "links"]
@@ -72,9 +73,11 @@ def _check_decoder(text: str) -> None:
 
 def _check_evaluated(text: str) -> None:
     kind, _, number = text.partition(":")
-    whole = text in ("auto", "given", "all") or (kind == "uniform" and number.isdecimal() and int(number) > 0)
-    if not whole:
-        raise InputError(f"--evaluate-negatives takes given, all, uniform:1000 or auto, not {text}")
+    drawn = kind == "uniform" and number.isdecimal() and 1 <= int(number) <= MOST_CANDIDATES
+    if text not in ("auto", "given", "all") and not drawn:
+        raise InputError(
+            f"--evaluate-negatives takes given, all, auto or uniform:K, K from 1 to {MOST_CANDIDATES}, not {text}"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +126,7 @@ class LinksConfig(Checked):
     """softmax: scores are divided by it."""
     margin: Annotated[float, Range(0, below=math.inf), Only(task="links"), Only(loss="margin"), RESULTS] = 1.0
     """margin: by how much a pair's score is to exceed that of a candidate."""
-    evaluate_negatives: Annotated[str, Accepted(_check_evaluated), Only(task="links")] = "auto"
+    evaluate_negatives: Annotated[str, Accepted(_check_evaluated), Only(task="links"), EVALUATED] = "auto"
     """Candidates that validation and test pairs are ranked among: given, those of the graph; all vertices;
     uniform:K, K drawn for each pair, the same each time; auto: given ones, all while that takes at most 10^13
     multiplications, else uniform:1000. Known links are left out."""

@@ -102,6 +102,21 @@ class Products(torch.nn.Module):
         return (source * destination * self.weight).sum(dim=1)
 
 
+class Dropping(Products):
+    """A decoder with dropout."""
+
+    def forward(self, source, destination):
+        return super().forward(F.dropout(source, 0.5, self.training), destination)
+
+
+def test_a_decoder_drops_nothing_in_evaluation(here, layouts, tmp_path):
+    changes = {"score": f"{__name__}:Dropping", "lr": 1e-30}
+    summaries = [trained(layouts(world), tmp_path / str(world), **changes)[0] for world in (1, 3)]
+    for name in BASE["metrics"].split(","):
+        one, other = (summary[f"test_{name}"] for summary in summaries)
+        assert one == pytest.approx(other, rel=1e-12), name
+
+
 def test_a_model_of_pyg_and_a_decoder_of_ones_own(here, layouts, tmp_path):
     changes = {"model": "torch_geometric.nn:GraphSAGE", "score": f"{__name__}:Products", "loss": "margin"}
     _, wanted = trained(layouts(1), tmp_path / "1", **changes)
@@ -156,6 +171,16 @@ REFUSED = [
     ({"negatives": "near:4"}, "links", "--negatives near:4, uniform"),
     ({"negatives": "uniform:0"}, "links", "--negatives uniform:0, 1"),
     ({"negatives": "hard:2"}, "links", "--negatives hard:2"),
+    ({"negatives": "hard:4"}, "hard", "--negatives hard:4, 3 of each pair"),
+    ({"negatives": "hard:2", "pairs": "edges"}, "hard", "--negatives hard:2, --pairs edges"),
+    ({"negatives": "uniform:60"}, "links", "--negatives uniform:60, 60 vertices"),
+    ({"negatives": "joint:61"}, "links", "--negatives joint:61, 60 vertices"),
+    ({"negatives": "in-batch", "degree_share": 0.5}, "links", "--degree-share 0.5, --negatives in-batch"),
+    (
+        {"negatives": "in-batch", "batch_size": 3, "strategy": "data"},
+        "links",
+        "--negatives in-batch, --batch-size 3, 2 groups",
+    ),
     ({"metrics": "accuracy"}, "links", "--metrics accuracy, mrr"),
     ({"metrics": "hits@0"}, "links", "hits@0"),
     ({"task": "vertices", "metrics": "mrr"}, "links", "--metrics mrr"),
@@ -174,6 +199,8 @@ REFUSED = [
     ({"score": "mlp", "score_args": "depth=2"}, "links", "--score-args depth, mlp, hidden and layers"),
     ({"score_args": "hidden=2"}, "links", "--score-args hidden=2, --score dot, mlp"),
     ({"evaluate_negatives": "some"}, "links", "--evaluate-negatives, some"),
+    ({"evaluate_negatives": "uniform:9999999"}, "links", "--evaluate-negatives, 9999999, 1048576"),
+    ({"evaluate_negatives": "uniform:3", "evaluate": "none"}, "links", "--evaluate-negatives, --evaluate none"),
     ({"evaluate_negatives": "given"}, "links", "given"),
     ({"class_weights": "1,2,3"}, "links", "--class-weights 1,2,3"),
     ({"save_predictions": "classes"}, "links", "--save-predictions"),
@@ -186,7 +213,8 @@ REFUSED = [
 @pytest.fixture(scope="module")
 def refusing(tmp_path_factory):
     folder = tmp_path_factory.mktemp("refusing")
-    graphs = {"links": linked_graph(60, 5, given=True), "plain": random_graph(60, 5)}
+    linked = {name: linked_graph(60, 5, given=True, hard=hard) for name, hard in {"links": 0, "hard": 3}.items()}
+    graphs = {**linked, "plain": random_graph(60, 5)}
     return {name: lay_out(graph, folder / name, parts=2) for name, graph in graphs.items()}
 
 

@@ -81,6 +81,12 @@ def check_rule(config: Resolved, layout: Layout) -> None:
             "as they come; use another --cache"
         )
     groups = Strategy.of(config).micro_batches
+    if config.task == "links" and config.candidates.in_batch and config.batch_size < 2 * groups:
+        each = f" for each of {groups} groups" if groups > 1 else ""
+        raise InputError(
+            f"--negatives in-batch takes the other pairs of a mini-batch{each}, and --batch-size {config.batch_size} "
+            "has none"
+        )
     if rule == "clusters" and config.clusters is not None:
         _check_clusters(config.clusters, layout, groups)
     if rule in DRAWN_SETS and config.subgraph is not None:

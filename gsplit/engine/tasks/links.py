@@ -135,10 +135,17 @@ def check_links(config: TrainConfig, layout: Layout) -> None:
     if config.cache == "replicated":
         raise InputError("--cache replicated gives each trainer vertices of its own, and links have none; drop it")
     asked = config.candidates
-    if asked.hard and (links is None or links.hard_negatives is None):
-        raise InputError(f"--negatives hard:{asked.hard} takes the graph's hard negatives, and {path} has none")
-    if asked.in_batch and config.batch_size == 1:
-        raise InputError("--negatives in-batch takes the other pairs of a mini-batch; --batch-size 1 has none")
+    _check_hard(config, layout)
+    for kind, number in (("uniform", asked.uniform), ("joint", asked.joint)):
+        if number >= layout.graph.num_vertices:
+            raise InputError(
+                f"--negatives {kind}:{number}: {path} has {layout.graph.num_vertices:,} vertices; take fewer"
+            )
+    if config.degree_share and not (asked.uniform or asked.joint or asked.hard):
+        raise InputError(
+            f"--degree-share {config.degree_share} is for vertices that are drawn, and --negatives "
+            f"{config.negatives} draws none; drop it"
+        )
     for name in ("valid", "test"):
         if links is not None and len(pairs := links.valid if name == "valid" else links.test):
             ranking_candidates(
@@ -151,6 +158,22 @@ def check_links(config: TrainConfig, layout: Layout) -> None:
             )
     if not TrainingPairs(layout, edges=config.pairs == "edges").number:
         raise InputError(f"{path} has no pair to train on")
+
+
+def _check_hard(config: TrainConfig, layout: Layout) -> None:
+    """Refuse hard negatives that the graph does not have, or has of other pairs than those trained on."""
+    asked, links = config.candidates.hard, layout.graph.links
+    if not asked:
+        return
+    if links is None or links.hard_negatives is None:
+        raise InputError(f"--negatives hard:{asked} takes the graph's hard negatives, and {layout.path} has none")
+    if config.pairs == "edges" and links.train is not None:
+        raise InputError(
+            f"--negatives hard:{asked} takes those of the training pairs of {layout.path}, and --pairs edges trains "
+            "on others; drop one"
+        )
+    if asked > (number := links.hard_negatives.shape[1]):
+        raise InputError(f"--negatives hard:{asked}: {layout.path} has {number} of each pair; take at most so many")
 
 
 def excludes_much(config: TrainConfig, layout: Layout) -> str | None:
