@@ -126,12 +126,13 @@ def rows_from_edges(
     pairs: NDArray[Any],
     weights: NDArray[np.float64] | None,
     own: int,
+    old: int,
     first: int,
     degrees: NDArray[np.int64],
     seen: NDArray[Any],
     repeats: Repeats,
     add_loops: bool,
-) -> tuple[NDArray[np.int64], NDArray[Any], NDArray[np.float64], int, int, int, int]: ...
+) -> tuple[NDArray[np.int64], NDArray[Any], NDArray[np.float64], NDArray[np.int64], int, int]: ...
 def walk_edges(
     indptr: NDArray[np.int64],
     indices: NDArray[Any],

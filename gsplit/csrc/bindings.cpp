@@ -225,22 +225,22 @@ void bind_graph(nb::module_& m) {
       nb::arg("pairs"), nb::arg("reverse"), nb::arg("degrees"));
   m.def(
       "rows_from_edges",
-      [](Array<Index> pairs, std::optional<Array<double>> weights, int64_t own, int64_t first, Array<int64_t> degrees,
-         Writable<Index> seen, gsplit::Repeats repeats, bool add_loops) {
+      [](Array<Index> pairs, std::optional<Array<double>> weights, int64_t own, int64_t old, int64_t first,
+         Array<int64_t> degrees, Writable<Index> seen, gsplit::Repeats repeats, bool add_loops) {
         gsplit::Rows<Index> rows;
         {
           nb::gil_scoped_release unlocked;
           std::optional<std::span<const double>> given;
           if (weights) given = span_of(*weights);
-          rows = gsplit::rows_from_edges(span_of(pairs), given, own, first, span_of(degrees),
+          rows = gsplit::rows_from_edges(span_of(pairs), given, own, old, first, span_of(degrees),
                                          std::span<Index>(seen.data(), seen.size()), repeats, add_loops);
         }
         return nb::make_tuple(to_numpy(std::move(rows.degrees)), to_numpy(std::move(rows.indices)),
-                              to_numpy(std::move(rows.weights)), rows.duplicates, rows.differing, rows.reverses,
+                              to_numpy(std::move(rows.weights)), to_numpy(std::move(rows.added)), rows.duplicates,
                               rows.loops);
       },
-      nb::arg("pairs"), nb::arg("weights").none(), nb::arg("own"), nb::arg("first"), nb::arg("degrees"),
-      nb::arg("seen"), nb::arg("repeats"), nb::arg("add_loops"));
+      nb::arg("pairs"), nb::arg("weights").none(), nb::arg("own"), nb::arg("old"), nb::arg("first"),
+      nb::arg("degrees"), nb::arg("seen"), nb::arg("repeats"), nb::arg("add_loops"));
   m.def(
       "walk_edges",
       [](Array<int64_t> indptr, Array<Index> indices, int64_t begin, int64_t end, Writable<Index> component,

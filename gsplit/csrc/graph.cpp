@@ -89,8 +89,8 @@ void count_in_degrees(std::span<const Index> pairs, bool reverse, std::span<int6
 
 template <class Index>
 Rows<Index> rows_from_edges(std::span<const Index> pairs, std::optional<std::span<const double>> weights, int64_t own,
-                            int64_t first, std::span<const int64_t> degrees, std::span<Index> seen, Repeats repeats,
-                            bool add_loops) {
+                            int64_t old, int64_t first, std::span<const int64_t> degrees, std::span<Index> seen,
+                            Repeats repeats, bool add_loops) {
   const auto rows = static_cast<int64_t>(degrees.size());
   const auto edges = static_cast<int64_t>(pairs.size() / 2);
   std::vector<int64_t> begins(rows + 1, 0);
@@ -110,6 +110,7 @@ Rows<Index> rows_from_edges(std::span<const Index> pairs, std::optional<std::spa
 
   Rows<Index> out;
   out.degrees.assign(rows, 0);
+  out.added.assign(rows, 0);
   out.indices.reserve(edges + (add_loops ? rows : 0));
   if (weights) out.weights.reserve(out.indices.capacity());
   std::vector<double> row_weights;  // of the edges kept of one row
@@ -124,18 +125,17 @@ Rows<Index> rows_from_edges(std::span<const Index> pairs, std::optional<std::spa
     for (int64_t at = begins[r]; at < begins[r + 1]; ++at) {
       const int64_t e = sorted[at];
       const Index source = pairs[2 * e];
-      const bool reverse = e >= own;
-      out.duplicates += !reverse && seen[source] >= 0;
+      const bool added = e >= own;
+      out.duplicates += !added && seen[source] >= 0;
       if (repeats == Repeats::keep) {  // seen: edges that have met no reverse edge yet, less 1
-        if (!reverse) {
+        if (!added) {
           ++seen[source];
-        } else if (seen[source] >= 0) {
+        } else if (e >= old && seen[source] >= 0) {
           --seen[source];  // this edge of the source is the reverse of that one
           continue;
         }
       } else if (const int64_t kept = seen[source]; kept >= 0) {  // seen: where in the row the source stands
-        if (weights && !reverse) out.differing += (*weights)[e] != row_weights[kept];
-        if (weights && (!reverse || kept >= own_kept)) {
+        if (weights && (!added || kept >= own_kept)) {
           combine(repeats, row_weights[kept], (*weights)[e]);
           ++counts[kept];
         }
@@ -144,8 +144,9 @@ Rows<Index> rows_from_edges(std::span<const Index> pairs, std::optional<std::spa
         seen[source] = static_cast<Index>(out.indices.size() - begin);
       }
       loop |= source == vertex;
-      own_kept += !reverse;
-      out.reverses += reverse;
+      own_kept += !added;
+      out.added[r] += added;
+      out.loops += added && source == vertex;
       out.indices.push_back(source);
       if (weights) row_weights.push_back((*weights)[e]);
       if (weights) counts.push_back(1);
@@ -156,6 +157,7 @@ Rows<Index> rows_from_edges(std::span<const Index> pairs, std::optional<std::spa
                                                      : row_weights[kept]);
     if (add_loops && !loop) {
       ++out.loops;
+      ++out.added[r];
       out.indices.push_back(vertex);
       if (weights) out.weights.push_back(1.0);
     }
@@ -167,9 +169,9 @@ Rows<Index> rows_from_edges(std::span<const Index> pairs, std::optional<std::spa
 template void count_in_degrees(std::span<const int32_t>, bool, std::span<int64_t>);
 template void count_in_degrees(std::span<const int64_t>, bool, std::span<int64_t>);
 template Rows<int32_t> rows_from_edges(std::span<const int32_t>, std::optional<std::span<const double>>, int64_t,
-                                       int64_t, std::span<const int64_t>, std::span<int32_t>, Repeats, bool);
+                                       int64_t, int64_t, std::span<const int64_t>, std::span<int32_t>, Repeats, bool);
 template Rows<int64_t> rows_from_edges(std::span<const int64_t>, std::optional<std::span<const double>>, int64_t,
-                                       int64_t, std::span<const int64_t>, std::span<int64_t>, Repeats, bool);
+                                       int64_t, int64_t, std::span<const int64_t>, std::span<int64_t>, Repeats, bool);
 template Csc<int32_t> csc_from_edges(std::span<const int32_t>, std::span<const int32_t>, int64_t, bool);
 template Csc<int64_t> csc_from_edges(std::span<const int64_t>, std::span<const int64_t>, int64_t, bool);
 

@@ -31,10 +31,9 @@ struct Rows {
   std::vector<int64_t> degrees;  // [rows]
   std::vector<Index> indices;    // [edges kept], in order of first appearance within each row
   std::vector<double> weights;   // [edges kept]; empty without weights
+  std::vector<int64_t> added;    // [rows] edges at the end of each row that are not the source's
   int64_t duplicates = 0;        // edges of the source that repeat another one
-  int64_t differing = 0;         // those of them that have another weight than what the edge has so far
-  int64_t reverses = 0;          // reverse edges that were added
-  int64_t loops = 0;             // self-loops that were added
+  int64_t loops = 0;             // edges not of the source that are self-loops
 };
 
 /// Adds to `degrees` one for each edge at its destination, and when `reverse` also one at its source unless it
@@ -48,13 +47,13 @@ enum class Repeats { first, sum, mean, max, last, keep };
 
 /// The rows `first .. first + degrees.size()` from `pairs` as above, a stable counting sort. `degrees` counts the
 /// edges of each row; `weights` [edges] or none. Weights of repeated edges are combined in double precision, in their
-/// order. The edges from `own` on are reverse edges, which follow all others; one is left out where the source has
-/// that edge, with Repeats::keep the k-th where the source has a k-th one. `seen` is [N] and holds -1, before and
-/// after. With `add_loops` a row without a self-loop gets one at its end, of weight 1. Throws std::invalid_argument
+/// order. The edges from `own` on were added to the source before, and those from `old` on are reverse edges; they follow
+/// all others. One is left out where the source has that edge; with Repeats::keep the k-th reverse edge where the source
+/// has a k-th one, and none that was added before. `seen` is [N] and holds -1, before and after. With `add_loops` a row without a self-loop gets one at its end, of weight 1. Throws std::invalid_argument
 /// for an edge that does not belong.
 template <class Index>
 Rows<Index> rows_from_edges(std::span<const Index> pairs, std::optional<std::span<const double>> weights, int64_t own,
-                            int64_t first, std::span<const int64_t> degrees, std::span<Index> seen, Repeats repeats,
-                            bool add_loops);
+                            int64_t old, int64_t first, std::span<const int64_t> degrees, std::span<Index> seen,
+                            Repeats repeats, bool add_loops);
 
 }  // namespace gsplit

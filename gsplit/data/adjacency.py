@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 import gsplit._core as _core
 from gsplit.bars import progress_bar
 from gsplit.data.columns.rounding import Rounding, log_rounded
+from gsplit.data.edge_history import ADDED
 from gsplit.data.folders import FolderWriter
 from gsplit.data.importers.source import EDGES_AT_ONCE, EdgeChunk, GraphSource
 from gsplit.data.links.held_out import Withheld
@@ -60,22 +61,21 @@ class Tally:
 
     repeated: int = 0
     """Edges of the source that repeat another one."""
-    differing: int = 0
-    """Those of them that have another weight."""
     self_loops: int = 0
     """Self-loops that were dropped."""
     reverses: int = 0
-    """Reverse edges that were added: of the k-th edge u -> v, where the source has no k-th edge v -> u."""
+    """Reverse edges, now or before added: of the k-th edge u -> v, where the source has no k-th edge v -> u."""
     loops: int = 0
-    """Self-loops that were added."""
+    """Self-loops that were added, now or before."""
 
 
 def write_adjacency(
     writer: FolderWriter, source: GraphSource, num_vertices: int | None, cleaning: Cleaning
 ) -> tuple[NDArray[np.int64], Tally]:
-    """Write indptr, indices and, where the source has weights, edge_weight; return indptr [N + 1] and the tally.
+    """Write indptr, indices and, where there are such, edge_weight and added_degrees; return indptr and the tally.
 
-    Neighbours stand in the order of the source, each at its first appearance, then those by reverse edges.
+    Neighbours stand in the order of the source, each at its first appearance, then those that an import before has
+    added, those by reverse edges and the loop. Reverse edges of before are made anew with those of now.
 
     Raises:
         InputError: for ids below 0 or from ``num_vertices`` on, weights that are not finite, no edges to tell the
@@ -169,14 +169,15 @@ class _Reader:
             if not kept.all():
                 pairs = pairs[kept]
                 weight = None if weight is None else weight[kept]
-        if self._cleaning.self_loops == "drop":
+        drops_loops, drops_others = self._cleaning.self_loops == "drop", chunk.added and self._cleaning.undirected
+        if drops_loops or drops_others:
             loops = pairs[:, 0] == pairs[:, 1]
-            if loops.any():
-                self.tally.self_loops += int(loops.sum())
-                pairs = pairs[~loops]
-                weight = None if weight is None else weight[~loops]
+            self.tally.self_loops += int(loops.sum()) * drops_loops
+            kept = np.where(loops, not drops_loops, not drops_others)
+            pairs = pairs[kept]
+            weight = None if weight is None else weight[kept]
         _core.count_in_degrees(pairs.reshape(-1), self._cleaning.undirected, self._degrees)
-        spill.add(pairs, weight, largest)
+        spill.add(pairs, weight, largest, added=chunk.added)
 
     def _check(self, source: NDArray[Any], destination: NDArray[Any], weight: NDArray[Any] | None) -> None:
         limit = np.iinfo(np.int64).max if self._n is None else self._n
@@ -248,7 +249,9 @@ class _Sorted:
     bounds: NDArray[np.int64]
     """[B + 1] bounds of the buckets: bucket b has the destinations ``bounds[b] .. bounds[b + 1]``."""
     own: NDArray[np.int64]
-    """[B] how many edges of each bucket are the source's own; reverse edges follow them."""
+    """[B] how many edges of each bucket are the source's own; those of an import before follow them."""
+    old: NDArray[np.int64]
+    """[B] how many edges of each bucket are both; reverse edges follow them."""
     dtype: Any
 
 
@@ -266,6 +269,10 @@ def _sort(
                 files.add(pairs, weight)
                 bar.update(len(pairs))
             own = files.filled
+            for pairs, weight in spill.pieces(added=True):
+                files.add(pairs, weight)
+                bar.update(len(pairs))
+            old = files.filled
             for pairs, weight in spill.pieces() if cleaning.undirected else ():
                 other = pairs[:, 0] != pairs[:, 1]
                 files.add(pairs[other][:, ::-1], None if weight is None else weight[other])
@@ -274,7 +281,7 @@ def _sort(
         files.close()
         raise
     spill.remove()
-    return _Sorted(files=files, bounds=bounds, own=own, dtype=dtype)
+    return _Sorted(files=files, bounds=bounds, own=own, old=old, dtype=dtype)
 
 
 def _bucket_bounds(ends: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -300,6 +307,7 @@ def _write_rows(
     repeats = getattr(_core.Repeats, {"count": "sum", "refuse": "first"}.get(rule, rule))
     seen = np.full(n, -1, edges.dtype)
     refused: tuple[int, int] | None = None
+    added_degrees = np.zeros(n, np.int64)
     rounding = Rounding(np.zeros(1, np.bool_))
     with ExitStack() as streams:
         indices_out = streams.enter_context(writer.stream("indices", edges.dtype))
@@ -311,10 +319,11 @@ def _write_rows(
             begin, end = int(edges.bounds[b]), int(edges.bounds[b + 1])
             pairs, weight = edges.files.read(b)
             own = int(edges.own[b])
-            kept, indices, weights, repeated, differing, reverses, loops = _core.rows_from_edges(
+            kept, indices, weights, added, repeated, loops = _core.rows_from_edges(
                 pairs,
                 None if weight is None else weight.astype(np.float64, copy=False),
                 own,
+                int(edges.old[b]),
                 begin,
                 degrees[begin:end],
                 seen,
@@ -329,14 +338,16 @@ def _write_rows(
                     rounding.add(weights[:, None], rounded[:, None])
                 weight_out.write(rounded)
             tally.repeated += repeated
-            tally.differing += differing
-            tally.reverses += reverses
+            tally.reverses += int(added.sum()) - loops
             tally.loops += loops
+            added_degrees[begin:end] = added
             if rule == "refuse" and repeated and refused is None:
                 refused = first_repeated(pairs[: 2 * own].reshape(-1, 2))
     if refused is not None:
         raise InputError(refusal(source, refused, tally.repeated))
     _log_rounded(source, rounding)
+    if most := int(added_degrees.max(initial=0)):
+        writer.save(ADDED, added_degrees.astype(np.min_scalar_type(most)))
     return np.cumsum(indptr, out=indptr)
 
 

@@ -20,7 +20,7 @@ from gsplit.data.adjacency import Cleaning, Tally, check_num_vertices, write_adj
 from gsplit.data.columns.written import write_features
 from gsplit.data.description import read_description
 from gsplit.data.edge_history import KEY as HISTORY
-from gsplit.data.edge_history import Rule
+from gsplit.data.edge_history import EdgeHistory, Rule
 from gsplit.data.folders import FolderWriter, writing_folder
 from gsplit.data.graph import VERTEX_SETS, GraphArrays, check_ids, check_vertex_sets, open_arrays
 from gsplit.data.ids import kept_ids
@@ -200,15 +200,7 @@ def fill_store(
     if source.grown_from:
         header["grown_from"] = list(source.grown_from)
     writer.describe(FILE, header)
-    _report(source.where, tally, cleaning)
-    history = source.edge_history
-    if tally.differing and rule == "first" and history is not None and (history.reverses or history.loops):
-        logger.warning(
-            "%s: %s edges are there already with another weight, which stays; where it is that of a reverse edge or "
-            "a self-loop that was added, it is not theirs: import all edges at once, without --add",
-            source.where,
-            f"{tally.differing:,}",
-        )
+    _report(source, tally, cleaning)
     remark(graph, source.where)
 
 
@@ -354,13 +346,17 @@ def _check_features(source: GraphSource, n: int) -> None:
         )
 
 
-def _report(where: str, tally: Tally, cleaning: Cleaning) -> None:
+def _report(source: GraphSource, tally: Tally, cleaning: Cleaning) -> None:
+    where, before = source.where, source.edge_history or EdgeHistory()
     if tally.repeated:
         logger.info("%s: %s edges repeat others: %s", where, f"{tally.repeated:,}", OUTCOMES[cleaning.duplicates])
     dropped = [(tally.self_loops, "self-loops (--self-loops drop)")]
     if cleaning.withheld is not None and (said := cleaning.withheld.words()):
         logger.info("%s: %s", where, said)
-    added = [(tally.reverses, "reverse edges (--undirected)"), (tally.loops, "self-loops (--self-loops add)")]
+    added = [
+        (max(0, tally.reverses - before.reverses), "reverse edges (--undirected)"),
+        (max(0, tally.loops - before.loops), "self-loops (--self-loops add)"),
+    ]
     words = [
         f"{verb} " + " and ".join(f"{count:,} {what}" for count, what in items if count)
         for verb, items in (("dropped", dropped), ("added", added))

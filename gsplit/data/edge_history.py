@@ -14,6 +14,8 @@ WEIGHED = ("sum", "mean", "max", "last", "count")
 """Rules that take more than one of the edges to make a weight."""
 KEY = "edges"
 """Entry of ``graph.json``."""
+ADDED = "added_degrees"
+"""Array [N]: how many in-edges of each vertex, the last ones, an import has added. Stores without such have none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,9 +27,9 @@ class EdgeHistory:
     repeated: int = 0
     """Edges that repeated another."""
     reverses: int = 0
-    """Reverse edges that were added."""
+    """Reverse edges that were added and are there."""
     loops: int = 0
-    """Self-loops that were added."""
+    """Self-loops, likewise."""
 
     @property
     def has_combined(self) -> bool:
@@ -40,8 +42,8 @@ class EdgeHistory:
         return EdgeHistory(
             duplicates=self.duplicates if self.has_combined and (not repeated or rule == "keep") else rule,
             repeated=before + repeated,
-            reverses=self.reverses + reverses,
-            loops=self.loops + loops,
+            reverses=reverses,
+            loops=loops,
         )
 
     def check_next(self, rule: str, where: str) -> None:
@@ -65,17 +67,10 @@ class EdgeHistory:
                 f"{self.repeated:,} repeated edges of {where} became one by --duplicates mean, and a mean cannot go "
                 f"on without how many there were; {at_once}"
             )
-        added = [(self.reverses, "reverse edges (--undirected)"), (self.loops, "self-loops (--self-loops add)")]
-        for count, what in added if rule in WEIGHED else ():
-            if count:
-                raise InputError(
-                    f"{where} has {count:,} {what}, which --duplicates {rule} would take for edges of a source; "
-                    f"{at_once}"
-                )
 
 
 def history_of(described: Mapping[str, Any], where: str) -> EdgeHistory | None:
-    """What became of the edges of a store; None where its description does not say.
+    """What became of the edges of a store; None where its description does not say, or not which were added.
 
     Args:
         described: what ``graph.json`` says of the store.
@@ -92,4 +87,6 @@ def history_of(described: Mapping[str, Any], where: str) -> EdgeHistory | None:
         raise InputError(f"{where} is damaged where it says what became of repeated edges")
     if any(not isinstance(value, int) or value < 0 for key, value in entry.items() if key != "duplicates"):
         raise InputError(f"{where} is damaged where it says how many edges were repeated or added")
-    return EdgeHistory(**entry)
+    history = EdgeHistory(**entry)
+    lacks_added = ADDED not in described.get("arrays", ()) and (history.reverses or history.loops)
+    return None if lacks_added else history

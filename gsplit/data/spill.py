@@ -26,23 +26,28 @@ class EdgeSpill:
     def __init__(self, folder: Path) -> None:
         self._paths = folder / "pairs", folder / "weights"
         self._files = [path.open("wb") for path in self._paths]
-        self._pieces: list[tuple[int, Any, Any]] = []
+        self._pieces: list[tuple[int, Any, Any, bool]] = []
 
-    def add(self, pairs: NDArray[Any], weight: NDArray[Any] | None, largest: int) -> None:
+    def add(self, pairs: NDArray[Any], weight: NDArray[Any] | None, largest: int, *, added: bool = False) -> None:
         """Append edges; int32 is written where it holds ``largest``, an upper bound of the ids."""
         dtype = np.int32 if largest < INT32_VERTICES else np.int64
         self._files[0].write(np.ascontiguousarray(pairs, dtype).data)
         if weight is not None:
             self._files[1].write(np.ascontiguousarray(weight).data)
-        self._pieces.append((len(pairs), dtype, None if weight is None else weight.dtype))
+        self._pieces.append((len(pairs), dtype, None if weight is None else weight.dtype, added))
 
-    def pieces(self) -> Iterator[tuple[NDArray[Any], NDArray[Any] | None]]:
-        """Pairs [n, 2] and weights [n] (or None) of each piece; nothing can be added any more."""
+    def pieces(self, *, added: bool = False) -> Iterator[tuple[NDArray[Any], NDArray[Any] | None]]:
+        """Pairs [n, 2] and weights [n] (or None) of each piece that was ``added`` before, or of each other one.
+
+        Nothing can be added any more.
+        """
         self.close()
         with self._paths[0].open("rb") as pairs_file, self._paths[1].open("rb") as weight_file:
-            for count, dtype, weights in self._pieces:
+            for count, dtype, weights, are_added in self._pieces:
                 pairs = np.fromfile(pairs_file, dtype, 2 * count).reshape(-1, 2)
-                yield pairs, None if weights is None else np.fromfile(weight_file, weights, count)
+                weight = None if weights is None else np.fromfile(weight_file, weights, count)
+                if are_added == added:
+                    yield pairs, weight
 
     def close(self) -> None:
         """Close the files: nothing can be added any more."""

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from gsplit.data.edge_history import history_of
+from gsplit.data.edge_history import KEY, history_of
 from gsplit.data.ids.kept_ids import FILE
 from gsplit.data.ids.named_ids import IDS_AT_ONCE, NamedIds
 from gsplit.data.ids.prefixes import prefixes_of
 from gsplit.data.importers import edge_table, kind_of, load_source
+from gsplit.data.importers.graph_store import store_edges
 from gsplit.data.importers.kept_edges import kept_edges
 from gsplit.data.importers.named_edges import IdOptions, load_named_edges
-from gsplit.data.importers.source import EdgeChunk, EdgeChunks, GraphSource, csc_edges
+from gsplit.data.importers.source import EdgeChunk, EdgeChunks, GraphSource
 from gsplit.data.importers.table_files import TableFile
 from gsplit.data.repeats import joined
 from gsplit.data.store import FILE as STORE_FILE
@@ -67,7 +68,7 @@ def read_new_edges(
 
 
 def joined_edges(store: GraphStore, new: GraphSource, duplicates: str) -> EdgeChunks:
-    """The edges of a store, by destination as they lie there, and after them the new ones.
+    """The edges of a store and after them the new ones, which come before edges that imports have added.
 
     Args:
         duplicates: as ``--duplicates``.
@@ -75,10 +76,14 @@ def joined_edges(store: GraphStore, new: GraphSource, duplicates: str) -> EdgeCh
     Raises:
         InputError: where either has weights and the other has none, or repeated edges cannot be combined any more.
     """
-    graph = store.graph
+    num_edges = store.graph.num_edges
     history = history_of(store.description, str(store.path / STORE_FILE))
-    stored = csc_edges(graph.indptr, graph.indices, graph.edge_weight)
-    old, added = joined(stored, history, new.edges, duplicates, str(store.path))
+    old, added = joined(store_edges(store), history, new.edges, duplicates, str(store.path))
+    if history is None and old.weighted and KEY in store.description:
+        raise InputError(
+            f"{store.path} does not say which of its edges are reverse edges and self-loops that were added, as an "
+            "earlier release wrote it; import all edges at once, without --add"
+        )
     if old.weighted != added.weighted:
         if old.weighted:
             raise InputError(f"{store.path} has edge weights and {new.where} has none; add a column called weight")
@@ -91,8 +96,8 @@ def joined_edges(store: GraphStore, new: GraphSource, duplicates: str) -> EdgeCh
         yield from added.chunks()
 
     def place(edge: int) -> str:
-        within = edge - graph.num_edges
-        return f"edge {edge}" if within < 0 else f"{new.where}, {new.edges.place(within)}"
+        within = edge - num_edges
+        return old.place(edge) if within < 0 else f"{new.where}, {new.edges.place(within)}"
 
-    count = None if new.edges.count is None else graph.num_edges + new.edges.count
+    count = None if new.edges.count is None else num_edges + new.edges.count
     return EdgeChunks(chunks=chunks, weighted=old.weighted, counts=added.counts, count=count, place=place)

@@ -33,6 +33,8 @@ class EdgeChunk:
     """[n] int32 or int64 global ids."""
     weight: NDArray[Any] | None = None
     """[n] numbers, or None."""
+    added: bool = False
+    """True for reverse edges and loops that an import added: edges of a source come before them."""
 
 
 @dataclass(frozen=True, kw_only=True)

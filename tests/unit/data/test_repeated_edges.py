@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import logging
 from pathlib import Path
 
@@ -205,8 +207,6 @@ NOT_IN_STEPS = {
     "the first after a sum": (TWICE, {"duplicates": "sum"}, {}, "--duplicates sum, first"),
     "a sum after a count": (PLAIN, {"duplicates": "count"}, {"duplicates": "sum"}, "--duplicates count, sum"),
     "refused after the first": (TWICE, {}, {"duplicates": "refuse"}, "--duplicates first, refuse"),
-    "a sum with reverses": (PLAIN, {"undirected": True}, {"duplicates": "sum"}, "--undirected, 2, sum"),
-    "a sum with loops": (PLAIN, {"self_loops": "add"}, {"duplicates": "sum"}, "--self-loops add, 3, sum"),
 }
 
 
@@ -309,20 +309,82 @@ def test_a_sum_beyond_float32_is_refused():
     says(caught.value, "e.csv, line 3, 1e+39, float32")
 
 
+# Edges of a store, flags of both steps, edges that are added, and the rows of the graph.
 @pytest.mark.parametrize(
-    ("old", "flags", "new", "told"),
+    ("old", "flags", "new", "wanted"),
     [
-        ([(0, 1, 2)], {"undirected": True}, [(1, 0, 5), (1, 2, 7)], 1),
-        ([(0, 1, 2.1)], {"undirected": True}, [(1, 0, 2.1), (2, 0, 1)], 0),
-        ([(0, 1, 2)], {"self_loops": "add"}, [(1, 1, 5), (0, 0, 3)], 2),
-        ([(0, 1, 2)], {}, [(0, 1, 5)], 0),
+        ([(0, 1, 2)], {"undirected": True}, [(1, 0, 5), (1, 2, 7)], [[(1, 5)], [(0, 2), (2, 7)], [(1, 7)]]),
+        ([(0, 1, 2.5)], {"undirected": True}, [(2, 0, 1)], [[(2, 1), (1, 2.5)], [(0, 2.5)], [(0, 1)]]),
+        ([(0, 1, 2)], {"self_loops": "add"}, [(1, 1, 5), (0, 0, 3)], [[(0, 3)], [(0, 2), (1, 5)]]),
+        ([(0, 1, 2)], {}, [(0, 1, 5)], [[], [(0, 2)]]),
+        # both directions come as often as the more frequent one, and the weights are those that all at once have
+        (
+            [(0, 1, 2), (0, 1, 3)],
+            {"undirected": True, "duplicates": "keep"},
+            [(1, 0, 5), (1, 0, 6), (1, 0, 7)],
+            [[(1, 5), (1, 6), (1, 7)], [(0, 2), (0, 3), (0, 7)]],
+        ),
     ],
 )
-def test_weights_of_edges_that_were_added_before_are_told(tmp_path, caplog, old, flags, new, told):
-    for name, edges in (("old", old), ("new", new)):
-        text = "".join(f"{u},{v},{w}\n" for u, v, w in edges)
-        (tmp_path / f"{name}.csv").write_text("src,dst,weight\n" + text)
-    store = gsplit.import_graph(tmp_path / "old.csv", tmp_path / "old", **flags)
-    gsplit.import_graph(store.path, tmp_path / "grown", add=tmp_path / "new.csv", **flags)
-    lines = [line for line in caplog.messages if "are there already with another weight, which stays" in line]
-    assert [line.startswith(f"{store.path}: {told} edges") for line in lines] == [True] * (told > 0)
+def test_an_edge_of_a_later_step_has_its_own_weight(old, flags, new, wanted):
+    columns = ["src", "dst", "weight"]
+    store = import_graph(written(pd.DataFrame(old, columns=columns), "csv"), "old", **flags)
+    grown = import_graph(store, "grown", add=written(pd.DataFrame(new, columns=columns), "csv", "new"), **flags)
+    neighbours = list(zip(grown.graph.indices.tolist(), grown.graph.edge_weight.tolist(), strict=True))
+    bounds = grown.graph.indptr.tolist()
+    assert [neighbours[begin:end] for begin, end in itertools.pairwise(bounds)] == wanted
+    assert import_graph(grown, "copy").checksum == grown.checksum
+
+
+FLAGS = ({"undirected": True}, {"self_loops": "add"}, {"undirected": True, "self_loops": "add"})
+
+
+@pytest.mark.parametrize("flags", FLAGS, ids=str)
+@pytest.mark.parametrize("rule", ["first", "sum", "max", "last", "count"])
+def test_steps_with_added_edges_are_the_same_as_all_at_once(rule, flags):
+    edges = edges_of(60, seed=8).assign(weight=lambda each: each.weight.round().clip(-1000, 1000))
+    wanted = combined(edges, rule)
+    if "undirected" in flags:
+        wanted = reversed_too(wanted)
+    if "self_loops" in flags:
+        lacking = sorted(set(range(9)) - set(wanted.src[wanted.src == wanted.dst]))
+        wanted = pd.concat([wanted, pd.DataFrame({"src": lacking, "dst": lacking, "weight": 1.0})])
+    store = import_graph(written(edges[:20], "csv"), "0", duplicates=rule, **flags)
+    for step, rows in enumerate((edges[20:40], edges[40:]), 1):
+        store = import_graph(store, str(step), add=written(rows, "csv", f"e{step}"), duplicates=rule, **flags)
+    graph = store.graph
+    ends = np.repeat(np.arange(9), np.diff(graph.indptr)).tolist()
+    assert sorted(zip(graph.indices.tolist(), ends, graph.edge_weight.tolist(), strict=True)) == sorted(
+        wanted[["src", "dst", "weight"]].itertuples(index=False, name=None)
+    )
+    assert import_graph(store, "copy").checksum == store.checksum
+    once = import_graph(written(edges, "csv"), "once", duplicates=rule, **flags)
+    assert store.description["edges"] == once.description["edges"]
+
+
+def test_what_was_added_stays_where_the_next_step_adds_nothing():
+    store = import_graph(written(edges_of(1, 0)[:0], "csv"), "none", num_vertices=3, self_loops="add")
+    Path("new.csv").write_text("src,dst,weight\n0,1,2\n0,0,7\n")
+    graph = import_graph(store, "grown", add="new.csv").graph
+    assert graph.indices.tolist() == [0, 0, 1, 2]
+    assert graph.edge_weight.tolist() == [7, 2, 1, 1]
+
+
+def test_stores_that_do_not_say_which_edges_were_added():
+    store = import_graph(written(edges_of(20, 1), "csv"), "old", undirected=True)
+    entry = store.description["arrays"].pop("added_degrees")
+    assert entry["shape"] == [9]
+    Path("old/graph.json").write_text(json.dumps(store.description))
+    Path("new.csv").write_text(NEW)
+    with pytest.raises(InputError) as caught:
+        import_graph("old", "grown", add="new.csv")
+    says(caught.value, "old, reverse edges, earlier release, without --add")
+
+
+def test_a_store_that_says_that_more_edges_were_added_than_there_are():
+    import_graph(written(edges_of(20, 1), "csv"), "old", undirected=True)
+    degrees = np.load("old/added_degrees.npy")
+    np.save("old/added_degrees.npy", degrees + 100)
+    with pytest.raises(InputError) as caught:
+        import_graph("old", "copy")
+    says(caught.value, "old/added_degrees.npy, damaged")
