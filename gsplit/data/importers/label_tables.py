@@ -20,8 +20,11 @@ from gsplit.data.importers.arrays import read_npy
 from gsplit.data.importers.checked import NotNumbersError, is_number, printable_line
 from gsplit.data.importers.column_kinds import column_of, read_columns, usual_kind
 from gsplit.data.importers.gaps import USUAL, Gaps
+from gsplit.data.importers.matching import IDS
 from gsplit.data.importers.row_rules import RowRules
 from gsplit.data.importers.same_numbers import respelt
+from gsplit.data.importers.tables import is_numeric, open_table
+from gsplit.data.importers.text_tables import TextTable
 from gsplit.data.importers.vertex_tables import VertexTable, placed
 from gsplit.data.labels.class_names import SHOWN
 from gsplit.data.labels.time_sets import Times
@@ -92,7 +95,8 @@ def labels_of(
                 "table with names"
             )
         return Labels(values, rules.in_order(path, len(values) if values.ndim else 0))
-    table = VertexTable(path, "label", rules, take=columns, flag="--label-column", gaps=gaps)
+    bars = columns is not None or rules.have_names or not _is_one_column(path, separator)
+    table = VertexTable(path, "label", rules, take=columns, flag="--label-column", gaps=gaps, bars=bars)
     if separator is not None and len(table.values) != 1:
         raise InputError(
             f"{path} has {len(table.values)} columns of labels; --label-separator is for one, which "
@@ -119,6 +123,14 @@ def labels_of(
     _say_unlabelled(table, int(np.isnan(labels).any(axis=1).sum()), len(labels))
     values = labels[:, 0] if len(table.values) == 1 else labels
     return Labels(values, table.vertices, place=table.table.place)
+
+
+def _is_one_column(path: Path, separator: str | None) -> bool:
+    """Return whether ``|`` or ``::`` stands in lists or names of classes, and not between the columns of a text."""
+    table = open_table(path)
+    if not (isinstance(table, TextTable) and table.has_bars) or any(name in IDS for name in table.names):
+        return False
+    return separator is not None or not all(is_numeric(table, column) for column in range(table.num_columns))
 
 
 def _words(table: VertexTable) -> list[str]:

@@ -52,7 +52,7 @@ def set_of_file(path: Path, rules: RowRules) -> tuple[NDArray[np.int64], Place |
         return set_ids(read_npy(path), str(path), n), None
     if rules.ids is not None and rules.have_names:
         return _named(path, rules.ids, unknown)
-    table = open_table(path)
+    table = open_table(path, bars=False)
     if table.num_columns != 1:
         raise InputError(f"{path} has {table.num_columns} columns; the ids of a vertex set need one")
     vertices = np.concatenate([np.empty(0, np.int64), *(chunk for (chunk,) in table.read([0], [int]))])
@@ -84,15 +84,15 @@ def ids_table(path: Path, ids: VertexIds) -> Table:
     Raises:
         InputError: where the file is missing or damaged, or has other columns.
     """
-    table = open_table(path, header=False)
     width = len(ids.names)
+    table = open_table(path, header=False, bars=width > 1)
     if table.num_columns != width:
         raise InputError(f"{path} has {table.num_columns} columns; the ids of a vertex set have {width}")
     first = next(table.ids(range(width)), None)
     names = [] if first is None or not len(first[0]) else [column[0].as_py().lower() for column in first]
     known = width == 1 and bool(names) and names[0] in (*IDS[:-1], *filter(None, ids.prefixes.columns))
     if known or names == [name.lower() for name in ids.names]:
-        table = open_table(path, header=True)
+        table = open_table(path, header=True, bars=width > 1)
     return table
 
 

@@ -77,7 +77,12 @@ class Table(Protocol):
 
 
 def open_table(
-    path: Path, words: frozenset[str] = frozenset(), *, header: bool | None = None, gaps: Gaps = USUAL
+    path: Path,
+    words: frozenset[str] = frozenset(),
+    *,
+    header: bool | None = None,
+    gaps: Gaps = USUAL,
+    bars: bool = True,
 ) -> Table:
     """Open ``path`` as Parquet if its first bytes say so, else as text.
 
@@ -85,6 +90,7 @@ def open_table(
         words: texts that are data: a first line of nothing but these and numbers is no header.
         header: whether the first line of a text holds the names of its columns; None: it does if no number is in it.
         gaps: words that stand for no value.
+        bars: whether ``|`` and ``::`` may stand between the fields of a text.
 
     Raises:
         InputError: where there is no such file, it is empty or damaged, or pyarrow is not installed.
@@ -93,7 +99,7 @@ def open_table(
         raise InputError(f"{path} is a folder, not a file" if path.is_dir() else f"{path}: no such file")
     if is_parquet(path):
         return ParquetTable(path, gaps)
-    return TextTable(path, words, header=header, gaps=gaps)
+    return TextTable(path, words, header=header, gaps=gaps, bars=bars)
 
 
 def read_exactly(

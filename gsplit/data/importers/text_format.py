@@ -22,6 +22,7 @@ SNIFF_BYTES = 1 << 16
 DELIMITERS = ";\t,"
 BAR, DOUBLE_COLON = "|", "::"
 """Delimiters where all lines have them equally often: values may hold them, too."""
+MARKS = re.compile(r"\||::")
 UNIT = b"\x1f"
 """Mark that stands for two colons: parsers take one character."""
 SAID = re.compile(rb'"?sep=(.)"?\r?\n?', re.IGNORECASE)
@@ -79,18 +80,23 @@ class TextFormat:
     """True where columns are lined up by several spaces, or lines end in some."""
 
     @classmethod
-    def of(cls, top: Top, quote: str | None) -> TextFormat:
-        """Find the format by the first lines."""
+    def of(cls, top: Top, quote: str | None, *, bars: bool = True) -> TextFormat:
+        """Find the format by the first lines, with ``|`` and ``::`` as delimiters or as characters like others."""
         text = top.first.decode(errors="replace").rstrip("\r\n")
         unquoted = re.sub(f"{quote}[^{quote}]*{quote}", "", text) if quote else text
         delimiter = top.delimiter or next((mark for mark in DELIMITERS if mark in unquoted), " ")
-        if top.delimiter is None and not _is_regular(top.sample, delimiter, quote):
+        if bars and top.delimiter is None and not _is_regular(top.sample, delimiter, quote):
             if _is_regular(top.sample, DOUBLE_COLON, None):
                 return cls(delimiter=UNIT.decode(), quote=None)
             if _is_regular(top.sample, BAR, quote):
                 return cls(delimiter=BAR, quote=quote)
         lined_up = delimiter == " " and re.search(rb"[ \t]{2}|^[ \t]|[ \t]\r?$", top.sample, re.M)
         return cls(delimiter=delimiter, quote=quote, is_squeezed=bool(lined_up))
+
+    @property
+    def has_bars(self) -> bool:
+        """True where ``|`` or two colons stand between fields."""
+        return self.has_colons or self.delimiter == BAR
 
     @property
     def has_colons(self) -> bool:
@@ -153,7 +159,7 @@ def header_of(
     Args:
         top: of the text.
         form: its format.
-        header: whether the first line holds the names; None: it does if no number is in it, or it is that of pandas
+        header: whether the first line holds the names; None: it does if no number, or list of some, is in it, or it is that of pandas
             above an index and columns without names, ``,0,1``.
         words: texts that are data, in lower case.
         gaps: words that stand for no value.
@@ -163,7 +169,7 @@ def header_of(
     """
     fields = form.fields(top.first)
     there = [field for field in fields if field]
-    are_data = [is_number(field) or field.lower() in words for field in there]
+    are_data = [all(map(is_number, MARKS.split(field))) or field.lower() in words for field in there]
     if header is not False and any(are_data) and (names := _names_in_comment(top.comment, form, len(fields))):
         return names, True
     if header is None and fields[:1] == [""] and counts_up(fields[1:]):

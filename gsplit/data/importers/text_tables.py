@@ -45,7 +45,13 @@ class TextTable:
     """
 
     def __init__(
-        self, path: Path, words: frozenset[str] = frozenset(), *, header: bool | None = None, gaps: Gaps = USUAL
+        self,
+        path: Path,
+        words: frozenset[str] = frozenset(),
+        *,
+        header: bool | None = None,
+        gaps: Gaps = USUAL,
+        bars: bool = True,
     ) -> None:
         self.path, self.gaps = path, gaps
         self._pyarrow = pyarrow_for_tables(path)
@@ -60,7 +66,8 @@ class TextTable:
             raise InputError(f"{path} is empty" + (": it has only comments" if top.lines else ""))
         if b"\r" in top.first.rstrip(b"\r\n"):
             raise InputError(f"{path} has line ends of CR alone; convert them to LF")
-        self._comments, self._format = top.comments, TextFormat.of(top, self._rules.mark)
+        self._comments, self._format = top.comments, TextFormat.of(top, self._rules.mark, bars=bars)
+        self.has_bars = self._format.has_bars
         self._line_bytes, self.num_columns = len(top.first), len(self._format.fields(top.first))
         try:
             self.written_names, in_comment = header_of(top, self._format, header, words, gaps)

@@ -63,7 +63,7 @@ class VertexTable:
         skip: names or numbers of columns, in lower case, that are no values.
         only: names or numbers of columns, in lower case, beside which none are values; None: all are.
         flag: what messages call ``take``.
-        gaps: words that stand for no value.
+        gaps, bars: as for :func:`gsplit.data.importers.tables.open_table`.
 
     Raises:
         InputError: where the table is missing or damaged, ids are not those of the vertices, or a feature or one of
@@ -83,11 +83,12 @@ class VertexTable:
         only: Collection[str] | None = None,
         flag: str = "",
         gaps: Gaps = USUAL,
+        bars: bool = True,
     ) -> None:
         id_column, are_of_new = rules.id_column, rules.are_of_new(path, words)
         ids = None if are_of_new else rules.ids
         header = None if ids is None else TextRules.current().header_with(id_column)
-        self.table = open_table(path, words, header=header, gaps=gaps)
+        self.table = open_table(path, words, header=header, gaps=gaps, bars=bars)
         if header:
             refuse_numbers_as_header(self.table, id_column, "--id-column")
         self._named = id_column not in (None, NO_IDS)

@@ -195,7 +195,15 @@ def test_ids_beyond_32_bits(tmp_path):
     def rows(pairs, n):
         seen = np.full(n, -1, np.int64)
         return _core.rows_from_edges(
-            np.array(pairs, np.int64), None, len(pairs), len(pairs), big, np.array([2]), seen, _core.Repeats.first, False
+            np.array(pairs, np.int64),
+            None,
+            len(pairs),
+            len(pairs),
+            big,
+            np.array([2]),
+            seen,
+            _core.Repeats.first,
+            False,
         )
 
     big = 2**33

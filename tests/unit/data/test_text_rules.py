@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import io
+import itertools
 import logging
 
 import numpy as np
@@ -193,6 +195,51 @@ def test_bars_in_names_are_no_delimiter(tmp_path):
     (tmp_path / "y.csv").write_text("id,y\na,Action|Drama\nb,Drama|War\n")
     store = imported(tmp_path, "src,dst\na,b\n", labels=tmp_path / "y.csv", label_separator="|")
     assert store.graph.classes == ("Action", "Drama", "War")
+
+
+@pytest.mark.parametrize("mark", ["|", "::"])
+@pytest.mark.parametrize("suffix", ["txt", "parquet"])
+def test_marks_in_a_file_of_one_column_are_no_delimiter(tmp_path, mark, suffix):
+    ids = [f"{name}{mark}{at}" for at, name in enumerate("xyz")]
+    edges = "src,dst\n" + "".join(f"{u},{v}\n" for u, v in itertools.pairwise(ids))
+    classes = pd.Series([f"a{mark}b", f"c{mark}d", f"a{mark}b"], name=f"kind{mark}of")
+    lists = pd.Series([f"1{mark}2", f"0{mark}1", f"2{mark}0"], name="lists")
+
+    def written(name, values, header=False):
+        path = tmp_path / f"{name}.{suffix}"
+        values = pd.Series(values)
+        values.to_frame().to_parquet(path) if suffix == "parquet" else values.to_csv(
+            path, index=False, header=header, quoting=csv.QUOTE_NONE
+        )
+        return path
+
+    pd.DataFrame({"id": ids, "y": classes}).to_csv(tmp_path / "y.csv", index=False)
+    sets = {name: written(name, [value]) for name, value in zip(("train", "valid", "test"), ids, strict=True)}
+    store = imported(tmp_path, edges, labels=tmp_path / "y.csv", **sets, vertices=written("more", [f"new{mark}7"]))
+    assert names_of(store) == [*ids, f"new{mark}7"]
+    assert store.graph.classes == tuple(sorted(set(classes)))
+    assert [store.graph.vertex_set(name).tolist() for name in sets] == [[0], [1], [2]]
+
+    def labelled(out, name, values, **options):
+        (tmp_path / "whole.csv").write_text("0,1\n1,2\n2,0\n")
+        labels = written(name, values, header=options.pop("header", False))
+        return gsplit.import_graph(tmp_path / "whole.csv", tmp_path / out, labels=labels, **options).graph
+
+    of_names = labelled("classes", "names", classes, header=True)
+    assert of_names.classes == tuple(sorted(set(classes)))
+    assert of_names.labels.tolist() == pd.Categorical(classes).codes.tolist()
+    of_lists = labelled("lists", "lists", lists, label_separator=mark)
+    assert of_lists.labels.tolist() == lists.str.get_dummies(mark).to_numpy().tolist()
+
+
+def test_marks_between_columns_of_labels_are_delimiters(tmp_path):
+    (tmp_path / "y.csv").write_text("0|1\n1|1\n0|0\n")
+    (tmp_path / "e.csv").write_text("0,1\n1,2\n2,0\n")
+    graph = gsplit.import_graph(tmp_path / "e.csv", tmp_path / "out", labels=tmp_path / "y.csv").graph
+    assert graph.labels.tolist() == [[0, 1], [1, 1], [0, 0]]
+    (tmp_path / "z.csv").write_text("id|y\n2|a\n0|b\n1|a\n")
+    graph = gsplit.import_graph(tmp_path / "e.csv", tmp_path / "of-ids", labels=tmp_path / "z.csv").graph
+    assert (graph.labels.tolist(), graph.classes) == ([1, 0, 0], ("a", "b"))
 
 
 def test_a_short_row_between_two_colons_has_a_line(tmp_path):
