@@ -8,7 +8,6 @@ again, field by field, as a quote in the middle of a field without quotes means 
 from __future__ import annotations
 
 import csv
-import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -63,13 +62,10 @@ def first_odd_line(lines: Iterable[str], form: Mapping[str, Any]) -> int | None:
         The number of the line where its row begins, from 1 on; None where there is none.
     """
     rows, begin = csv.reader(lines, **form, strict=True), 1
-    longest = csv.field_size_limit(sys.maxsize)
     try:
         for _ in rows:
             begin = rows.line_num + 1
     except csv.Error as error:
         if "expected" in str(error):  # a delimiter, or no end; else it is about something else
             return begin
-    finally:
-        csv.field_size_limit(longest)
     return None

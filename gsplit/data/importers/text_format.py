@@ -6,6 +6,7 @@ import csv
 import io
 import itertools
 import re
+import sys
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import IO, Any
@@ -22,6 +23,7 @@ SNIFF_BYTES = 1 << 16
 DELIMITERS = ";\t,"
 BAR, DOUBLE_COLON = "|", "::"
 """Delimiters where all lines have them equally often: values may hold them, too."""
+csv.field_size_limit(sys.maxsize)  # lines are shown and counted as pyarrow reads them: of any length
 MARKS = re.compile(r"\||::")
 UNIT = b"\x1f"
 """Mark that stands for two colons: parsers take one character."""
@@ -159,8 +161,8 @@ def header_of(
     Args:
         top: of the text.
         form: its format.
-        header: whether the first line holds the names; None: it does if no number, or list of some, is in it, or it is that of pandas
-            above an index and columns without names, ``,0,1``.
+        header: whether the first line holds the names; None: it does if no number, or list of some, is in it, or it
+            is that of pandas above an index and columns without names, ``,0,1``.
         words: texts that are data, in lower case.
         gaps: words that stand for no value.
 

@@ -31,6 +31,10 @@ from gsplit.errors import InputError
 
 LINES_AT_ONCE = 4
 """Lines as long as the first that are parsed at once, at least: a row must lie in two pieces at most."""
+GROWS_BY = 16
+"""Factor by which more is parsed at once from a row on that does not."""
+MOST_BYTES = 1 << 30
+"""Bytes of text parsed at once, at most."""
 QUOTES_BYTES = 1 << 20
 """Bytes of text whose quotes are looked at at once."""
 
@@ -103,9 +107,17 @@ class TextTable:
 
     ids = texts
 
-    def _batches(self, columns: Sequence[int], kinds: Sequence[type], types: Sequence[Any]) -> Iterator[Any]:
-        """Read columns in chunks of rows, as batches of pyarrow."""
+    def _batches(
+        self, columns: Sequence[int], kinds: Sequence[type], types: Sequence[Any], at_once: int = 0
+    ) -> Iterator[Any]:
+        """Read columns in chunks of rows, the same whatever the columns, as batches of pyarrow.
+
+        Args:
+            columns, kinds, types: to be read.
+            at_once: bytes of text that are parsed at once; 0: as many as it takes by the first line.
+        """
         pa, form = self._pyarrow, self._format
+        at_once = at_once or max(text_format.BLOCK_BYTES, LINES_AT_ONCE * self._line_bytes)
         names = [f"f{column}" for column in columns]
         rows = 0
         try:
@@ -116,7 +128,7 @@ class TextTable:
                     file,
                     pa.csv.ReadOptions(
                         use_threads=False,
-                        block_size=max(text_format.BLOCK_BYTES, LINES_AT_ONCE * self._line_bytes),
+                        block_size=at_once,
                         column_names=[f"f{column}" for column in range(self.num_columns)],
                     ),
                     pa.csv.ParseOptions(
@@ -140,9 +152,22 @@ class TextTable:
         except (pa.ArrowInvalid, pa.ArrowKeyError) as error:
             if not rows and self._has_no_rows():
                 return
-            raise self._explained(columns, kinds, str(error)) from None
+            if "straddling" not in str(error):
+                raise self._explained(columns, kinds, str(error)) from None
+            if at_once >= MOST_BYTES:
+                raise InputError(
+                    f"{self.path}: a row at or after {self.place(rows)} is longer than {at_once:,} bytes; shorten "
+                    "it, or write the table as Parquet"
+                ) from None
         except UNREADABLE as error:
             raise self._unreadable(error, rows) from None
+        else:
+            return
+        done = rows
+        for batch in self._batches(columns, kinds, types, min(GROWS_BY * at_once, MOST_BYTES)):
+            if done < batch.num_rows:
+                yield batch.slice(done)
+            done = max(0, done - batch.num_rows)
 
     def _check_once(self) -> None:
         """Check that each field in quotes ends where they do, and tell of comments, when rows are first read.

@@ -6,12 +6,14 @@ import gzip
 import logging
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from support.messages import says
 
 import gsplit
-from gsplit.data.importers import load_source, parquet_tables, text_format
+from gsplit.data.importers import load_source, parquet_tables, text_format, text_tables
 from gsplit.errors import InputError
 
 PLAIN = [(0, 1), (3, 2), (1, 0)]
@@ -74,6 +76,42 @@ def test_rows_longer_than_a_block(tmp_path, monkeypatch):
     (tmp_path / "edges.csv").write_text("0,1\n4,0\n")
     graph = gsplit.import_graph(tmp_path / "edges.csv", tmp_path / "graph", features=tmp_path / "x.csv").graph
     assert np.array_equal(graph.features, rows.astype(np.float32))
+
+
+@pytest.mark.parametrize("sign", [",", "::"])
+@pytest.mark.parametrize("quote", ['"', "none"])
+def test_rows_longer_than_a_block_that_are_not_the_first(tmp_path, monkeypatch, sign, quote):
+    monkeypatch.setattr(text_format, "BLOCK_BYTES", 512)
+    whole = 2**53 + np.random.default_rng(0).permutation(1000)
+    notes = [("x" * 10 ** (at % 6) + str(at)) if at > 600 and at % 7 == 0 else "n" for at in range(1000)]
+    if quote == '"' and sign == ",":
+        notes[800] = '"' + "a\n" * 4000 + '"'  # one row, of many lines
+    lines = [sign.join(["id", "kind", "big", "note"])]
+    lines += [sign.join([str(at), "uvw"[at % 3], str(whole[at]), notes[at]]) for at in range(1000)]
+    (tmp_path / "x.csv").write_text("\n".join(lines) + "\n")
+    (tmp_path / "edges.csv").write_text("0,1\n999,0\n")
+    options = {"columns": ["kind:category", "note:skip"], "standardize": True, "quote": quote}
+    graph = gsplit.import_graph(
+        tmp_path / "edges.csv", tmp_path / "graph", features=tmp_path / "x.csv", **options
+    ).graph
+    assert np.array_equal(graph.features[:, :3], pd.get_dummies(["uvw"[at % 3] for at in range(1000)]))
+    off = (whole - whole.min()).astype(float)
+    assert np.array_equal(graph.features[:, 3], ((off - off.mean()) / off.std()).astype(np.float32))
+    (tmp_path / "x.csv").write_text("\n".join([*lines[:900], "1" + sign + "u", *lines[901:]]) + "\n")
+    with pytest.raises(InputError) as caught:
+        gsplit.import_graph(tmp_path / "edges.csv", tmp_path / "bad", features=tmp_path / "x.csv", **options)
+    at = 901 + 4000 * ("\n" in notes[800])
+    says(caught.value, f"x.csv, line {at}, 2 columns, 4")
+    monkeypatch.setattr(text_tables, "MOST_BYTES", 5000)
+    with pytest.raises(InputError) as caught:
+        gsplit.import_graph(tmp_path / "edges.csv", tmp_path / "bad", features=tmp_path / "x.csv", **options)
+    says(caught.value, "x.csv, line, 5,000 bytes, shorten")
+
+
+def test_a_first_field_of_any_length(tmp_path):
+    (tmp_path / "e.csv").write_text("a" * 200_000 + ",b\nb,c\n")
+    store = gsplit.import_graph(tmp_path / "e.csv", tmp_path / "graph", ids="any", header=False)
+    assert store.ids().of([0])[0] == ["a" * 200_000]
 
 
 def test_many_blocks(tmp_path, monkeypatch):
