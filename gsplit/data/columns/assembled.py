@@ -52,8 +52,8 @@ class FeatureColumn:
 class Statistics:
     """Numbers that the features of a block are filled with and scaled by, each float64 [width]."""
 
-    fill: NDArray[np.float64]
-    """Value in place of a missing one, before it is scaled."""
+    fill: NDArray[Any]
+    """Value in place of a missing one, before it is scaled; of long doubles where doubles do not hold it."""
     mean: NDArray[np.float64]
     """Number that is subtracted from each feature; 0 where none is."""
     rest: NDArray[np.float64]

@@ -79,7 +79,10 @@ class Filled:
             at_once = rows_at_once(block)
             for at in range(0, len(without), at_once):
                 vertices = without[at : at + at_once]
-                yield vertices, features, cast(fill, self._dtype).repeat(len(vertices), axis=0)
+                exact = fill.repeat(len(vertices), axis=0)
+                rows = cast(exact, self._dtype)
+                self._rounding[number].add(exact, rows)
+                yield vertices, features, rows
 
     def _finished(self, number: int, begin: int, vertices: NDArray[np.int64], piece: NDArray[Any]) -> NDArray[Any]:
         """The rows of a block that are kept, filled, scaled and cast."""
@@ -148,7 +151,7 @@ class Filled:
                     entry["categories"] = list(column.categories)
                 if lacking:
                     entry["missing"] = lacking
-                    entry["filled_with"] = statistics.fill[at : at + column.width].tolist()
+                    entry["filled_with"] = statistics.fill[at : at + column.width].astype(np.float64).tolist()
                 if self._features.standardize and column.is_scaled:
                     entry["mean"] = statistics.mean[at : at + column.width].tolist()
                     if (rest := statistics.rest[at : at + column.width]).any():

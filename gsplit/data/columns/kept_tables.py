@@ -97,7 +97,7 @@ def kept_tables(kept: KeptFeatures, training: NDArray[np.int64], missing: Missin
     """
     width = kept.rows.shape[1]
     entries = kept.columns or [{"kind": "array", "features": [0, width]}]
-    means = np.zeros(width)
+    means: NDArray[Any] = np.zeros(width)
     tables, begin = [], 0
     try:
         if missing == "mean" and not all("mean" in entry for entry in entries):
@@ -131,7 +131,7 @@ def tables_for(paths: Sequence[Path], tables: tuple[KeptTable, ...], where: str)
     return tables
 
 
-def _table(entries: Sequence[Any], begin: int, missing: Missing, means: NDArray[np.float64], where: str) -> KeptTable:
+def _table(entries: Sequence[Any], begin: int, missing: Missing, means: NDArray[Any], where: str) -> KeptTable:
     """The columns of one file, from feature ``begin`` on.
 
     Raises:
@@ -209,7 +209,7 @@ def as_one(tables: Sequence[KeptTable]) -> KeptTable | None:
     )
 
 
-def _means(features: NDArray[Any], training: NDArray[np.int64]) -> NDArray[np.float64]:
+def _means(features: NDArray[Any], training: NDArray[np.int64]) -> NDArray[Any]:
     """The mean of each feature [D] over the training vertices, over all where there are none."""
     training = np.sort(training)
     moments = Moments(features.shape[1])
@@ -218,4 +218,4 @@ def _means(features: NDArray[Any], training: NDArray[np.int64]) -> NDArray[np.fl
         rows = training[begin : begin + at_once] if len(training) else slice(begin, begin + at_once)
         moments.add(features[rows])
         forget(features)
-    return moments.mean
+    return moments.exact_mean

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gsplit.data.columns.rounding import LARGEST, WHOLE
+
 
 class Moments:
     """Count, mean and sum of squared deviations of each column of [N, D] numbers; what is not finite is left out.
@@ -29,6 +31,8 @@ class Moments:
         everywhere = bool(finite.all())
         if not everywhere:
             values[~finite] = 0
+        if WHOLE <= np.abs(values).max(initial=0) < LARGEST:
+            values = values.astype(np.longdouble)
         if values.dtype == np.longdouble and not self.count.any() and len(values):
             self._origin = values[finite.argmax(axis=0), np.arange(values.shape[1])]
         if self._origin.any():
@@ -57,6 +61,12 @@ class Moments:
     def rest(self) -> NDArray[np.float64]:
         """[D] parts of the means that the doubles of :attr:`mean` do not hold."""
         return (self._origin - self.mean + self._mean).astype(np.float64)
+
+    @property
+    def exact_mean(self) -> NDArray[Any]:
+        """[D] means, as long doubles where doubles do not hold them."""
+        rest = self.rest
+        return self.mean + rest.astype(np.longdouble) if rest.any() else self.mean
 
     @property
     def deviation(self) -> NDArray[np.float64]:

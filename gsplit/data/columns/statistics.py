@@ -37,7 +37,9 @@ def statistics_of(features: Assembled, block: FeatureBlock, training: NDArray[np
     scaled = np.repeat([features.standardize and column.is_scaled for column in block.columns], widths)
     deviation = moments.deviation
     return Statistics(
-        fill=np.where(codes, 0.0, moments.mean) if features.missing == "mean" else nothing,
+        fill=np.where(codes, 0.0, np.where(scaled, moments.mean, moments.exact_mean))
+        if features.missing == "mean"
+        else nothing,
         mean=np.where(scaled, moments.mean, 0.0),
         rest=np.where(scaled, moments.rest, 0.0),
         deviation=np.where(scaled & (deviation > 0), deviation, 1.0),

@@ -67,6 +67,39 @@ def test_gaps_between_them_are_filled_with_their_mean(tmp_path, table_file):
     np.testing.assert_allclose(graph.features[:, 0], wanted, rtol=1e-6, atol=1e-7)
 
 
+@pytest.mark.parametrize("type_", [pa.int64(), pa.float64()], ids=str)
+@pytest.mark.parametrize("lacking", ["value", "row"])
+def test_a_mean_that_no_double_holds_is_told(tmp_path, table_file, caplog, lacking, type_):
+    values = [2**53, 2**53 + 2] * (N // 2 - 1)  # doubles, with the mean 2**53 + 1, which is none
+    rows = N - 1 if lacking == "value" else N - 2
+    numbers = pa.array([*values, None][:rows]).cast(type_, safe=False)
+    features = table_file("x", {"id": np.arange(rows), "x": numbers})
+    options = {"features": features, "missing": "mean", "feature_dtype": "float64", "num_vertices": N - 1}
+    ring = table_file("ring", {"src": np.arange(N - 1), "dst": np.roll(np.arange(N - 1), 1)})
+    store = gsplit.import_graph(ring, tmp_path / "store", **options)
+    assert store.graph.features[:, 0].tolist() == [*map(float, values), float(2**53 + 1)]
+    told = "1 whole numbers above 9,007,199,254,740,992 are rounded, by up to 1 in float64"
+    (said,) = warnings(caplog)
+    assert said.startswith(f"{features}: column x: {told}")
+
+
+def test_a_mean_of_a_store_that_no_double_holds_is_told(tmp_path, table_file, caplog):
+    values = [2**53, 2**53 + 2] * (N // 2)
+    features = table_file("x", {"id": np.arange(N), "x": pa.array(values)})
+    store = gsplit.import_graph(
+        table_file("ring", RING), tmp_path / "store", features=features, feature_dtype="float64"
+    )
+    edges, more = (
+        table_file("edges", {"src": [0], "dst": [N + 1]}),
+        table_file("more", {"id": [N], "x": [2.0**53 + 4]}),
+    )
+    assert not warnings(caplog)
+    grown = gsplit.import_graph(store.path, tmp_path / "grown", add=edges, features=more, missing="mean").graph
+    assert grown.features[:, 0].tolist() == [*map(float, values), 2.0**53 + 4, float(2**53 + 1)]
+    (said,) = warnings(caplog)
+    assert said.startswith(f"{more}: column x: 1 whole numbers above 9,007,199,254,740,992 are rounded, by up to 1")
+
+
 TYPES = {"float64": (2**53, "9,007,199,254,740,992", 256), "float32": (2**24, "16,777,216", 2**37)}
 
 
