@@ -40,7 +40,7 @@ IMPORTED = (
     "gsplit.predict.api",
     "gsplit.data.importers.pyg",
     "gsplit.data.importers.graphbolt",
-    "gsplit.data.exporters.pyg",
+    "gsplit.data.exporters.torch_graphs",
 )
 """Once, before anything is forked, where they are installed; not pyarrow and DGL, which start threads."""
 

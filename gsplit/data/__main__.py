@@ -18,9 +18,8 @@ from gsplit.data.importers.text_rules import TextRules
 from gsplit.data.importers.vertex_files import VertexFiles
 from gsplit.data.inspect.overview import look
 from gsplit.data.inspect.render.graph_page import check_page_free, write_page
-from gsplit.data.inspect.render.lines import lines
+from gsplit.data.inspect.render.lines import for_output, lines
 from gsplit.data.inspect.render.sentences import counts
-from gsplit.data.inspect.render.text_table import for_output
 from gsplit.errors import InputError
 from gsplit.terminal import say
 

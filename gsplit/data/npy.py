@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import lzma
 import mmap
 import tokenize
+import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +29,19 @@ DAMAGE = (
 )
 """Errors of reading a damaged file: its header is a Python literal, which fails in as many ways as Python's parser
 has, and may tell of more numbers than memory holds."""
+
+
+DAMAGED_ARCHIVE = (
+    *DAMAGE,
+    zipfile.BadZipFile,
+    zipfile.LargeZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    LookupError,
+    AttributeError,
+    RuntimeError,
+)
+"""Errors of reading one that is packed, or an archive of some: found by flipping each byte of them."""
 
 
 def sha256_of_file(path: Path) -> str:

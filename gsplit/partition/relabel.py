@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from gsplit.bars import progress_bar
 from gsplit.data import layout, store
-from gsplit.data.append.lineage import GROWN_FROM
+from gsplit.data.append import GROWN_FROM
 from gsplit.data.folders import FolderWriter, writing_folder
 from gsplit.data.graph import VERTEX_SETS, GraphArrays, row_ranges
 from gsplit.data.ids.kept_ids import copy_ids

@@ -17,7 +17,7 @@ from gsplit.config.fields import check_options
 from gsplit.config.predict import PredictConfig, check_what
 from gsplit.config.train import TrainConfig
 from gsplit.data import Layout, open_layout
-from gsplit.data.append.lineage import grown_from
+from gsplit.data.append import grown_from
 from gsplit.data.graph import Task
 from gsplit.data.labels.class_names import names_described
 from gsplit.data.layout import FILE as LAYOUT

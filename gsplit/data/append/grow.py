@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, cast
 
-from gsplit.data.append.lineage import grown_from
+from gsplit.data.append import grown_from
 from gsplit.data.append.new_edges import joined_edges, named_ids, read_new_edges
 from gsplit.data.build import BuildOptions, FeatureDtype
 from gsplit.data.graph import GraphArrays
@@ -20,8 +20,7 @@ from gsplit.data.importers.link_files import NO_LINKS, LinkFiles
 from gsplit.data.importers.named_edges import IdOptions
 from gsplit.data.importers.source import GraphSource
 from gsplit.data.importers.table_files import TableFile
-from gsplit.data.importers.table_rules import TableRules
-from gsplit.data.importers.text_rules import TextRules
+from gsplit.data.importers.text_rules import TableRules, TextRules
 from gsplit.data.importers.unconnected import add_by_id, reach, reaches_of
 from gsplit.data.importers.vertex_files import VertexFiles
 from gsplit.data.repeats import resolved

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gsplit.data.columns.assembled import Assembled
-from gsplit.data.columns.block_rows import column_of_feature, columns_of, first_place, rows_at_once, rows_of
+from gsplit.data.columns.assembled import Assembled, column_of_feature, columns_of, first_place, rows_at_once, rows_of
 from gsplit.data.columns.rounding import WAY_OUT, Rounding, log_rounded
 from gsplit.data.columns.statistics import statistics_of
 from gsplit.data.graph import BOUNDED_BY, cast
+from gsplit.data.inspect.described_columns import done_to
 from gsplit.errors import InputError
 
 COLUMNS_SHOWN = 20
@@ -182,28 +182,13 @@ def log_columns(columns: list[dict[str, Any]]) -> None:
 
 
 def _line_of(entry: dict[str, Any]) -> str:
-    parts = []
-    if "categories" in entry:
-        categories = len(entry["categories"])
-        parts.append(
-            f"{categories:,} categories, a feature each"
-            if entry["kind"] == "category"
-            else f"codes of {categories:,} categories, from 1 on"
-        )
-    elif entry["kind"] == "bool":
-        parts.append("1 for true and 0 for false")
-    elif entry["kind"] == "time":
-        parts.append("days since 1970-01-01" + (f" out of time({entry['form']})" if "form" in entry else ""))
-    one = len(entry.get("filled_with", ())) == 1
-    if "missing" in entry:
-        filled = f" filled with {entry['filled_with'][0]:.4g}" if one else " filled"
-        parts.append(f"{entry['missing']:,} missing values{filled}")
-    if "mean" in entry:
-        one = len(entry["mean"]) == 1
-        parts.append(
-            f"standardised (mean {entry['mean'][0]:.4g}, deviation {entry['deviation'][0]:.4g})"
-            if one
-            else "standardised"
-        )
+    count = f"{len(entry.get('categories', ())):,}"
+    made = {
+        "category": f"{count} categories, a feature each",
+        "code": f"codes of {count} categories, from 1 on",
+        "bool": "1 for true and 0 for false",
+        "time": "days since 1970-01-01" + (f" out of time({entry['form']})" if "form" in entry else ""),
+    }.get(entry["kind"], "")
+    parts = [part for part in (made, done_to(entry)) if part]
     what = f"column {entry['column']}" if entry["column"] else "the array"
-    return f"{entry['table']}: {what}: {', '.join(parts)}" if parts else ""
+    return f"{entry['table']}: {what}: {'; '.join(parts)}" if parts else ""

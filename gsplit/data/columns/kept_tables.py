@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.data.columns.assembled import FeatureColumn, KeptFeatures, Kind, Missing, Statistics
-from gsplit.data.columns.moments import Moments
+from gsplit.data.columns.statistics import Moments
 from gsplit.data.columns.written import PIECE_BYTES
 from gsplit.data.importers.checked import printable_line
 from gsplit.data.importers.times import check_form

@@ -13,9 +13,7 @@ import numpy as np
 
 from gsplit.atomic_folder import NEW, OUTPUTS, publish, refuse_existing
 from gsplit.data import layout, store
-from gsplit.data.exporters.dgl import write_dgl
-from gsplit.data.exporters.npz import write_npz
-from gsplit.data.exporters.pyg import write_pyg
+from gsplit.data.exporters.writers import write_dgl, write_npz, write_pyg
 from gsplit.data.graph import GraphArrays
 from gsplit.data.ids.kept_ids import KeptIds
 from gsplit.errors import InputError

@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from gsplit.data.ids.kept_ids import SEPARATOR, ids_in_columns, import_pyarrow, shown, write_ids
-from gsplit.data.ids.prefixes import NONE
+from gsplit.data.ids.kept_ids import SEPARATOR, ids_in_columns, import_pyarrow, joined, shown, write_ids
 from gsplit.data.labels.class_names import texts_of
 from gsplit.errors import InputError
 
@@ -33,7 +31,6 @@ class ArrayIds:
     def __init__(self, names: Sequence[str], columns: Sequence[Any], num_vertices: int, what: str) -> None:
         pa = import_pyarrow(what)
         self.names = tuple(names)
-        self.prefixes = NONE
         if not names or len(set(names)) < len(names) or len(names) != len(columns):
             raise InputError(
                 f"{what}: each column needs a name of its own, and they are {', '.join(names) or 'none'}"
@@ -49,23 +46,13 @@ class ArrayIds:
             whole = [pa.array(column, pa.large_string()) for column in texts]
         except (UnicodeEncodeError, pa.ArrowException):
             raise InputError(f"{what}: an id holds half a character, which is no text; correct it") from None
-        if len(whole) == 1:
-            self._column = whole[0]
-        else:
-            self._column = pa.compute.binary_join_element_wise(*whole, pa.scalar(SEPARATOR, pa.large_string()))
+        self._column = joined(whole)
         numbers = self._column.dictionary_encode().indices.to_numpy()
         again = np.flatnonzero(np.diff(np.maximum.accumulate(numbers), prepend=-1) == 0)
         if len(again):
             second = int(again[0])
             first = int(np.argmax(numbers == numbers[second]))
             raise InputError(f"{what}: the vertices {first} and {second} are both called {self.shown(first)}")
-
-    def find(self, columns: Sequence[Any]) -> NDArray[np.int64]:
-        """The vertex of each id, int64 [n]; -1 where there is none."""
-        from gsplit.data.ids.named_ids import joined_columns
-
-        found = import_pyarrow("ids").compute.index_in(joined_columns(columns), value_set=self._column)
-        return found.fill_null(-1).to_numpy().astype(np.int64)
 
     def shown(self, vertex: int) -> str:
         """The id of a vertex, as messages show it."""

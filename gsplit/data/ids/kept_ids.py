@@ -180,8 +180,8 @@ class KeptIds:
         if any(not isinstance(value, (tuple, list)) or len(value) != width for value in asked):
             raise InputError(f"{where}: an id has the columns {', '.join(self.names)}")
         columns = list(zip(*asked, strict=True)) or [()] * width
-        wanted = _one(pa, [pa.array([str(value) for value in column], pa.large_string()) for column in columns])
-        known = _one(pa, [column.combine_chunks().cast(pa.large_string()) for column in self._table.columns])
+        wanted = joined([pa.array([str(value) for value in column], pa.large_string()) for column in columns])
+        known = joined([column.combine_chunks().cast(pa.large_string()) for column in self._table.columns])
         found = pa.compute.index_in(wanted, value_set=known)
         if found.null_count:
             at = found.is_null().to_numpy(zero_copy_only=False).argmax()
@@ -189,10 +189,13 @@ class KeptIds:
         return found.to_numpy().astype(np.int64)
 
 
-def _one(pa: Any, columns: Sequence[Any]) -> Any:
-    if len(columns) == 1:
-        return columns[0]
-    return pa.compute.binary_join_element_wise(*columns, pa.scalar(SEPARATOR, pa.large_string()))
+def joined(columns: Sequence[Any]) -> Any:
+    """Ids of several columns as one text each, ``large_string`` [n]."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    separator = pa.scalar(SEPARATOR, pa.large_string())
+    return columns[0] if len(columns) == 1 else pc.binary_join_element_wise(*columns, separator)
 
 
 def copy_ids(source: Path, folder: Path) -> None:

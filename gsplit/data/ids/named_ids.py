@@ -14,7 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsplit._core import IdMap
-from gsplit.data.ids.kept_ids import SEPARATOR, ids_in_columns, import_pyarrow, shown, whole_numbers, write_ids
+from gsplit.data.ids.kept_ids import (
+    SEPARATOR,
+    ids_in_columns,
+    import_pyarrow,
+    joined,
+    shown,
+    whole_numbers,
+    write_ids,
+)
 from gsplit.data.ids.prefixes import NONE, Prefixes
 from gsplit.errors import InputError
 
@@ -134,12 +142,9 @@ def joined_columns(columns: Sequence[Any]) -> Any:
     Raises:
         InputError: where that character is in a text.
     """
-    if len(columns) == 1:
-        return columns[0]
-    import pyarrow as pa
     import pyarrow.compute as pc
 
-    for column in columns:
+    for column in columns if len(columns) > 1 else ():
         if pc.any(pc.match_substring(column, SEPARATOR)).as_py():
             raise InputError("an id of several columns holds the control character U+001F; remove it")
-    return pc.binary_join_element_wise(*columns, pa.scalar(SEPARATOR, pa.large_string()))
+    return joined(columns)

@@ -5,6 +5,7 @@ As a text a value is what pandas writes to CSV: ``3.0``, ``True``, ``['a', 'b']`
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -136,12 +137,22 @@ def numbers_of(column: Any, type_: Any, gaps: Gaps) -> tuple[Any, int | None]:
 
 
 def first_that_fails(column: Any, type_: Any) -> int:
-    """The first value of a column, of which one at least cannot be cast, that cannot: by halves, of millions."""
-    begin, end = 0, len(column)
+    """The first value of a column, of which one at least cannot be cast, that cannot."""
+    return first_failing(len(column), lambda begin, end: column.slice(begin, end - begin).cast(type_))
+
+
+def first_failing(count: int, cast: Callable[[int, int], Any]) -> int:
+    """The first of some values, of which one at least cannot be cast, that cannot: by halves, of millions.
+
+    Args:
+        count: number of values.
+        cast: casts those from one number up to another.
+    """
+    begin, end = 0, count
     while end - begin > 1:
         middle = (begin + end) // 2
         try:
-            column.slice(begin, middle - begin).cast(type_)
+            cast(begin, middle)
             begin = middle
         except pa.ArrowInvalid:
             end = middle

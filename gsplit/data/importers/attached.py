@@ -20,18 +20,16 @@ from gsplit.data.ids.vertex_ids import VertexIds, WholeIds
 from gsplit.data.importers.column_kinds import SKIP, parse_columns
 from gsplit.data.importers.column_names import flag_value, kinds_by_column, named_column, names_in
 from gsplit.data.importers.feature_tables import Joining, array_block, features_of
-from gsplit.data.importers.label_tables import labels_of, times_of
+from gsplit.data.importers.label_tables import labels_of, longer_labels, replaced_labels, times_of
 from gsplit.data.importers.matching import NO_IDS
 from gsplit.data.importers.row_rules import RowRules
 from gsplit.data.importers.set_files import SPLIT_WORDS, set_of_file, sets_of_file
 from gsplit.data.importers.source import GraphSource
-from gsplit.data.importers.table_rules import TableRules
 from gsplit.data.importers.tables import open_table
-from gsplit.data.importers.text_rules import TextRules
+from gsplit.data.importers.text_rules import TableRules, TextRules
 from gsplit.data.importers.text_tables import TextTable
 from gsplit.data.importers.vertex_files import VertexFiles, places_of
 from gsplit.data.importers.vertex_tables import placed
-from gsplit.data.labels.replaced_labels import longer_labels, replaced_labels
 from gsplit.data.labels.replaced_sets import replaced_sets
 from gsplit.errors import InputError
 

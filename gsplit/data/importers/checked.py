@@ -42,6 +42,32 @@ def as_weights(values: NDArray[Any], count: int, what: str) -> NDArray[Any]:
     return values
 
 
+def as_count(value: Any, what: str) -> int | None:
+    """A number from 0 on, also as an array or a tensor of one; None stays None.
+
+    Raises:
+        InputError: for anything else.
+    """
+    if value is None:
+        return None
+    number = np.asarray(value.cpu() if hasattr(value, "cpu") else value)
+    if number.size != 1 or number.dtype.kind not in "iu" or number.item() < 0:
+        raise InputError(f"{what} must be one integer from 0 on, not {printable_line(repr(value))[:40]}")
+    return int(number.item())
+
+
+def check_indptr(indptr: NDArray[Any], count: int, what: str) -> None:
+    """Check that bounds of rows [N + 1] are of one vertex at least, and ascend to the number of indices.
+
+    Raises:
+        InputError: where they do not.
+    """
+    if len(indptr) < 2:
+        raise InputError(f"{what} has {len(indptr)} entries, so the graph has no vertices")
+    if indptr[0] != 0 or indptr[-1] != count or (indptr[1:] < indptr[:-1]).any():
+        raise InputError(f"{what} does not ascend from 0 to the {count} indices")
+
+
 def as_features(values: NDArray[Any], n: int, what: str) -> NDArray[Any]:
     """Features [N, D], also from [N].
 

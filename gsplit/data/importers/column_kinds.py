@@ -6,7 +6,8 @@ Values that are not there are NaN in every kind, so that one rule fills them.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast, get_args
 
 import numpy as np
@@ -15,7 +16,6 @@ from numpy.typing import NDArray
 from gsplit.data.columns.assembled import FeatureColumn, Kind
 from gsplit.data.importers.checked import NotNumbersError, printable_line
 from gsplit.data.importers.gaps import Gaps
-from gsplit.data.importers.same_numbers import respelt
 from gsplit.data.importers.tables import Table, read_exactly
 from gsplit.data.importers.times import UNITS, check_form, days_of, form_of, wanted
 from gsplit.errors import InputError
@@ -274,3 +274,30 @@ _ENCODERS: dict[str, Callable[[Any, FeatureColumn, Gaps], Encoded]] = {
     "bool": _bool,
     "time": _time,
 }
+
+
+WHOLE = re.compile(r"(-?(?:0|[1-9][0-9]*))(?:\.0+)?", re.ASCII)
+"""A whole number without zeros before it, as 01 may be a name."""
+
+
+def respelt(words: Iterable[str], known: Sequence[str]) -> dict[str, str]:
+    """The known name of each word that is none, but is the same whole number as one of them alone.
+
+    Examples:
+        >>> from gsplit.data.importers.column_kinds import respelt
+        >>> respelt(["1", "2.0", "03", "4.5"], ["1.0", "2", "3", "4.50"])
+        {'1': '1.0', '2.0': '2'}
+    """
+    digits = {name: found for name in known if (found := _digits(name)) is not None}
+    count = Counter(digits.values())
+    name_of = {found: name for name, found in digits.items() if count[found] == 1}
+    names = set(known)
+    return {
+        word: name_of[found] for word in words if word not in names and (found := _digits(word)) in name_of and found
+    }
+
+
+def _digits(word: str) -> str | None:
+    """The digits of a whole number, alike for 1 and 1.0; None for other texts."""
+    match = WHOLE.fullmatch(word)
+    return None if match is None else "0" if match[1] == "-0" else match[1]

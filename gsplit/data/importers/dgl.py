@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.data.importers.arrays import as_labels
-from gsplit.data.importers.checked import as_features, as_vertex_set, as_weights, is_mask
+from gsplit.data.importers.checked import as_count, as_features, as_vertex_set, as_weights, is_mask
 from gsplit.data.importers.keys import Keys, found
 from gsplit.data.importers.source import GraphSource, array_edges
 from gsplit.data.importers.torch_files import dense_array
@@ -90,7 +90,7 @@ def dgl_source(graph: Any, beside: dict[str, Any], *, name: str, where: str, key
         num_vertices=n,
         features=None if x is None else as_features(x, n, f"{where}: ndata[{x_name!r}]"),
         labels=None if y is None else as_labels(y, n, f"{where}: ndata[{y_name!r}]"),
-        num_classes=_num_classes(beside, where),
+        num_classes=as_count(beside.get("num_classes"), f"{where}: num_classes"),
         vertex_sets=_vertex_sets(graph.ndata, beside, n, where, keys),
         links=links_of_files(beside, where),
         where=where,
@@ -145,12 +145,3 @@ def _vertex_sets(
             if values is not None:
                 vertex_sets[name] = as_vertex_set(values, n, f"{where}: {key}", mask=kind == "mask")
     return {name: ids for name, ids in vertex_sets.items() if len(ids)}
-
-
-def _num_classes(beside: dict[str, Any], where: str) -> int | None:
-    values, _ = _first(beside, ("num_classes",), where)
-    if values is None:
-        return None
-    if values.size != 1 or values.dtype.kind not in "iu" or values.item() < 0:
-        raise InputError(f"{where}: num_classes must be one integer from 0 on, not {values!r}")
-    return int(values.item())

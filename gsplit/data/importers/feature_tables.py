@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from gsplit.data.columns.assembled import Assembled, FeatureBlock, FeatureColumn, KeptFeatures, Kind, Missing
 from gsplit.data.columns.kept_tables import KeptTable
 from gsplit.data.importers.arrays import read_npy
-from gsplit.data.importers.checked import NotNumbersError, printable_line
+from gsplit.data.importers.checked import NotNumbersError, as_features, printable_line
 from gsplit.data.importers.column_kinds import HINT, OTHERS, SKIP, column_of, read_columns, usual_kind
 from gsplit.data.importers.column_names import called, calls, kinds_by_column, names_in, shown_column
 from gsplit.data.importers.gaps import USUAL, Gaps
@@ -125,10 +125,7 @@ def read_array(path: Path) -> NDArray[Any]:
         InputError: for an array of something else.
     """
     array = read_npy(path)
-    array = array[:, None] if array.ndim == 1 else array
-    if array.ndim != 2 or array.dtype.kind not in "fiub":
-        raise InputError(f"{path} must be numbers of shape (N, D), not {array.dtype} of shape {array.shape}")
-    return array
+    return as_features(array, len(array) if array.ndim else 0, str(path))
 
 
 def _open(path: Path, how: Joining, rules: RowRules) -> VertexTable:

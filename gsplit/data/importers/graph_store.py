@@ -13,7 +13,7 @@ from gsplit.data.description import open_array
 from gsplit.data.edge_history import ADDED, history_of
 from gsplit.data.ids.kept_ids import KeptIds, copy_ids
 from gsplit.data.importers.source import EdgeChunk, EdgeChunks, GraphSource, csc_edges, graph_source
-from gsplit.data.importers.table_rules import TableRules
+from gsplit.data.importers.text_rules import TableRules
 from gsplit.data.store import FILE, GraphStore, open_store
 from gsplit.errors import InputError
 

@@ -6,33 +6,15 @@ Values become weights, unless all of them are 1. Zeros that are stored are edges
 from __future__ import annotations
 
 import io
-import tokenize
-import zipfile
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
-from gsplit.data.importers.content import UNREADABLE, open_unpacked
+from gsplit.data.importers.content import open_unpacked
 from gsplit.data.importers.source import GraphSource, array_edges
+from gsplit.data.npy import DAMAGED_ARCHIVE
 from gsplit.errors import InputError
-
-DAMAGE = (
-    *UNREADABLE,
-    zipfile.BadZipFile,
-    ValueError,
-    KeyError,
-    TypeError,
-    IndexError,
-    AttributeError,
-    SyntaxError,
-    tokenize.TokenError,
-    NotImplementedError,
-    RuntimeError,
-    OverflowError,
-    MemoryError,
-)
-"""Errors that reading a damaged file raises."""
 
 
 def load_scipy(path: Path) -> GraphSource:
@@ -45,7 +27,7 @@ def load_scipy(path: Path) -> GraphSource:
     _check_file(path)
     try:
         matrix = sparse.coo_array(sparse.load_npz(path))
-    except DAMAGE as error:
+    except DAMAGED_ARCHIVE as error:
         raise InputError(f"{path} is not a readable matrix of scipy.sparse.save_npz: {error}") from None
     return _source(path, matrix)
 
@@ -61,7 +43,7 @@ def load_matrix_market(path: Path) -> GraphSource:
     try:
         with open_unpacked(path) as file:
             matrix = matrix_market.mmread(io.BufferedReader(_Ended(file)))
-    except DAMAGE as error:
+    except DAMAGED_ARCHIVE as error:
         raise InputError(f"{path} is not a readable Matrix Market file: {error}") from None
     if isinstance(matrix, np.ndarray):
         raise InputError(f"{path} is a dense matrix ('array'); a graph needs a sparse one ('coordinate')")

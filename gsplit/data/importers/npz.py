@@ -8,9 +8,6 @@ called. All but the adjacency may be left out.
 
 from __future__ import annotations
 
-import tokenize
-import zipfile
-import zlib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,28 +18,13 @@ from numpy.typing import NDArray
 from gsplit.data.graph import GraphArrays, cast
 from gsplit.data.ids.array_ids import ArrayIds
 from gsplit.data.importers.arrays import clean_labels, integers, numbers_to_regress
+from gsplit.data.importers.checked import as_count, check_indptr
 from gsplit.data.importers.source import GraphSource, graph_source
 from gsplit.data.labels.class_names import checked_names, texts_of
 from gsplit.data.links.edge_sets import links_of_files
+from gsplit.data.npy import DAMAGED_ARCHIVE
 from gsplit.data.spill import INT32_VERTICES
 from gsplit.errors import InputError
-
-DAMAGE = (
-    zipfile.BadZipFile,
-    zipfile.LargeZipFile,
-    zlib.error,
-    EOFError,
-    ValueError,
-    OSError,
-    KeyError,
-    TypeError,
-    SyntaxError,
-    tokenize.TokenError,
-    NotImplementedError,
-    RuntimeError,
-    MemoryError,
-)
-"""Errors that reading a damaged archive raises, found by flipping each byte of one."""
 
 
 def load_npz(path: Path, *, regression: bool = False) -> GraphArrays:
@@ -75,17 +57,14 @@ def _graph(arrays: dict[str, NDArray[Any]], path: Path, *, regression: bool) -> 
             raise InputError(f"{path} has no array {key!r}; it has {', '.join(sorted(arrays)) or 'none'}")
     indptr = integers(arrays["indptr"], f"{path}: indptr", ndim=1)
     n = len(indptr) - 1
-    if n < 1:
-        raise InputError(f"{path}: indptr has {len(indptr)} entries, so the graph has no vertices")
     indices = integers(arrays["indices"], f"{path}: indices", ndim=1)
-    if indptr[0] != 0 or indptr[-1] != len(indices) or (indptr[1:] < indptr[:-1]).any():
-        raise InputError(f"{path}: indptr does not ascend from 0 to the {len(indices)} indices")
+    check_indptr(indptr, len(indices), f"{path}: indptr")
     if len(indices) and (indices.min() < 0 or indices.max() >= n):
         at = int(np.argmax((indices < 0) | (indices >= n)))
         raise InputError(f"{path}: indices[{at}] is {indices[at]}, outside the vertices 0 .. {n - 1}")
     y, what = arrays.get("y"), f"{path}: y"
     classes = _classes(arrays, path) if not regression else None
-    count = _count(arrays, "num_classes", path)
+    count = as_count(arrays.get("num_classes"), f"{path}: num_classes")
     if count is None and classes is not None:
         count = len(classes)
     labels, num_classes = numbers_to_regress(y, n, what) if regression else clean_labels(y, n, count, what)
@@ -125,7 +104,7 @@ def _read(path: Path) -> dict[str, NDArray[Any]]:
             if not isinstance(array, np.ndarray):  # NumPy hands out as bytes what begins like no .npy
                 raise ValueError(f"{key} is no array")
         return arrays
-    except DAMAGE as error:
+    except DAMAGED_ARCHIVE as error:
         if "pickle" in str(error):  # what NumPy takes anything for that it does not know
             error = ValueError("it is no .npz at all, or holds Python objects, which are never read")
         raise InputError(f"{path} is not a readable .npz of plain arrays: {error}") from None
@@ -149,7 +128,7 @@ def _features(arrays: dict[str, NDArray[Any]], n: int, path: Path) -> NDArray[An
         raise InputError(f"{path}: x_indptr does not ascend from 0 to {len(columns)} in {n + 1} entries")
     if data.shape != columns.shape or data.dtype.kind not in "fiu":
         raise InputError(f"{path}: x_data must be {len(columns)} numbers, not {data.dtype} of shape {data.shape}")
-    width = _count(arrays, "num_features", path)
+    width = as_count(arrays.get("num_features"), f"{path}: num_features")
     if width is None:
         width = int(columns.max(initial=-1)) + 1
     if len(columns) and (columns.min() < 0 or columns.max() >= width):
@@ -167,13 +146,3 @@ def _dtype_of(numbers: NDArray[Any]) -> type:
 def _classes(arrays: dict[str, NDArray[Any]], path: Path) -> tuple[str, ...] | None:
     names = arrays.get("classes")
     return None if names is None else tuple(texts_of(names, f"{path}: classes"))
-
-
-def _count(arrays: dict[str, NDArray[Any]], key: str, path: Path) -> int | None:
-    """A number given as a scalar array, or None where there is none."""
-    value = arrays.get(key)
-    if value is None:
-        return None
-    if value.size != 1 or value.dtype.kind not in "iu" or value.item() < 0:
-        raise InputError(f"{path}: {key} must be one integer from 0 on, not {value!r}")
-    return int(value.item())

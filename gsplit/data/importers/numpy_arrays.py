@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.data.importers.arrays import read_npy
-from gsplit.data.importers.checked import as_ids, as_vertex_set, as_weights
+from gsplit.data.importers.checked import as_ids, as_vertex_set, as_weights, check_indptr
 from gsplit.data.importers.source import EdgeChunks, GraphSource, array_edges, csc_edges
 from gsplit.errors import InputError
 
@@ -84,10 +84,7 @@ def _csc(folder: Path, weight: NDArray[Any] | None) -> tuple[EdgeChunks, int]:
     indptr, indices = (
         as_ids(read_npy(folder / f"{name}.npy"), str(folder / f"{name}.npy")) for name in ("indptr", "indices")
     )
-    if len(indptr) < 2:
-        raise InputError(f"{folder / 'indptr.npy'} has {len(indptr)} entries, so the graph has no vertices")
-    if indptr[0] != 0 or indptr[-1] != len(indices) or (indptr[1:] < indptr[:-1]).any():
-        raise InputError(f"{folder / 'indptr.npy'} does not ascend from 0 to the {len(indices)} indices")
+    check_indptr(indptr, len(indices), str(folder / "indptr.npy"))
     return csc_edges(indptr, indices, _weight(folder, weight, len(indices))), len(indptr) - 1
 
 

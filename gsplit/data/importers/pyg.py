@@ -20,7 +20,15 @@ from numpy.typing import NDArray
 
 from gsplit.data.ids.array_ids import ArrayIds
 from gsplit.data.importers.arrays import as_labels
-from gsplit.data.importers.checked import as_features, as_ids, as_vertex_set, as_weights, is_mask, printable_line
+from gsplit.data.importers.checked import (
+    as_count,
+    as_features,
+    as_ids,
+    as_vertex_set,
+    as_weights,
+    is_mask,
+    printable_line,
+)
 from gsplit.data.importers.keys import Keys, found
 from gsplit.data.importers.pyg_links import links_of_data
 from gsplit.data.importers.source import GraphSource, array_edges
@@ -105,7 +113,7 @@ def pyg_source(data: dict[str, Any], *, name: str, where: str, keys: Keys) -> Gr
         num_vertices=n,
         features=None if x is None else as_features(dense_array(x, f"{where}: {x_key}"), n, f"{where}: {x_key}"),
         labels=None if y is None else as_labels(dense_array(y, f"{where}: {y_key}"), n, f"{where}: {y_key}"),
-        num_classes=_count(data, "num_classes", where),
+        num_classes=as_count(data.get("num_classes"), f"{where}: num_classes"),
         classes=_class_names(data, where) if y_key == "y" else None,
         ids=_ids(data, n, where),
         vertex_sets=_vertex_sets(data, sets, n, where),
@@ -221,7 +229,7 @@ def _num_vertices(
     where: str,
 ) -> int:
     """Number of vertices: as given, or the length of the first of the tensors with these keys, or by the edges."""
-    n = _count(data, "num_nodes", where)
+    n = as_count(data.get("num_nodes"), f"{where}: num_nodes")
     if n is None:
         n = size
     for key in keys:
@@ -285,13 +293,3 @@ def _ids(data: dict[str, Any], n: int, where: str) -> ArrayIds | None:
     return ArrayIds(
         names, [dense_array(each, what) if isinstance(each, torch.Tensor) else each for each in arrays], n, what
     )
-
-
-def _count(data: dict[str, Any], key: str, where: str) -> int | None:
-    value = data.get(key)
-    if isinstance(value, (torch.Tensor, np.ndarray, np.integer)):
-        values = np.asarray(value.cpu() if isinstance(value, torch.Tensor) else value)
-        value = values.item() if values.size == 1 else value
-    if value is not None and (type(value) is not int or value < 0):
-        raise InputError(f"{where}: {key} must be one integer from 0 on, not of type {type(value).__name__}")
-    return value

@@ -11,7 +11,7 @@ import io
 import itertools
 import logging
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
@@ -24,7 +24,6 @@ from gsplit.data.importers.checked import NotNumbersError, parses, printable_lin
 from gsplit.data.importers.content import UNREADABLE, open_text
 from gsplit.data.importers.gaps import GLANCE_ROWS, USUAL, Gaps, are_truths
 from gsplit.data.importers.parquet_tables import pyarrow_for_tables, to_numpy
-from gsplit.data.importers.quotes import are_odd, first_odd_line
 from gsplit.data.importers.text_format import TextFormat, counts_up, header_of, top_of
 from gsplit.data.importers.text_rules import TextRules
 from gsplit.errors import InputError
@@ -276,3 +275,61 @@ class TextTable:
 
     def _unreadable(self, error: BaseException, rows: int) -> InputError:
         return InputError(f"{self.path} is damaged after row {rows}: {error}; copy or unpack it again")
+
+
+LINE_END = b"\n"
+
+
+def are_odd(blocks: Iterable[bytes], delimiter: str, quote: str = '"') -> bool:
+    """Return whether a quote is neither at an end of its field nor beside another.
+
+    Args:
+        blocks: of a text, from the beginning of a row on.
+        delimiter: between fields.
+        quote: around fields.
+    """
+    mark = ord(quote)
+    may_stand_beside = np.zeros(256, np.bool_)
+    may_stand_beside[list(b"\r\n" + (quote + delimiter).encode())] = True
+    last = LINE_END  # the last byte, and the one before where it is a quote
+    opens = True  # whether the next quote does
+    for block in _ended(blocks):
+        if block and mark not in block and len(last) == 1:
+            last = block[-1:]
+            continue
+        text = last + (block or LINE_END)
+        marks = np.frombuffer(text, np.uint8)
+        at = 1 + np.flatnonzero(marks[1:-1] == mark)
+        # Of every two quotes the first opens, or is the second of two in quotes; the other closes, or is the first.
+        first, second = (at[::2], at[1::2]) if opens else (at[1::2], at[::2])
+        if not (may_stand_beside[marks[first - 1]].all() and may_stand_beside[marks[second + 1]].all()):
+            return True
+        opens ^= len(at) % 2 == 1
+        last = text[-2:] if text[-1] == mark else text[-1:]
+    return not opens
+
+
+def _ended(blocks: Iterable[bytes]) -> Iterable[bytes]:
+    """Blocks that are not empty, and an empty one."""
+    yield from filter(None, blocks)
+    yield b""
+
+
+def first_odd_line(lines: Iterable[str], form: Mapping[str, Any]) -> int | None:
+    """Find a field that goes on after its quotes, or whose quotes never close.
+
+    Args:
+        lines: of a text, with their ends.
+        form: the format, as arguments of :func:`csv.reader`.
+
+    Returns:
+        The number of the line where its row begins, from 1 on; None where there is none.
+    """
+    rows, begin = csv.reader(lines, **form, strict=True), 1
+    try:
+        for _ in rows:
+            begin = rows.line_num + 1
+    except csv.Error as error:
+        if "expected" in str(error):  # a delimiter, or no end; else it is about something else
+            return begin
+    return None

@@ -11,15 +11,15 @@ import numpy as np
 
 from gsplit.data.adjacency import check_num_vertices
 from gsplit.data.ids.named_ids import NamedIds
-from gsplit.data.importers.kept_edges import kept_edges
 from gsplit.data.importers.matching import id_columns, number_column, texts_of_ids
 from gsplit.data.importers.named_edges import check_texts
 from gsplit.data.importers.row_rules import RowRules
 from gsplit.data.importers.set_files import SPLIT_WORDS, ids_table, set_of_file
-from gsplit.data.importers.source import GraphSource
+from gsplit.data.importers.source import EdgeChunk, GraphSource
 from gsplit.data.importers.tables import Table, open_table
 from gsplit.data.importers.text_rules import TextRules
 from gsplit.data.importers.vertex_files import VertexFiles
+from gsplit.data.spill import EdgeSpill
 from gsplit.errors import InputError
 
 logger = logging.getLogger(__name__)
@@ -121,3 +121,40 @@ def say_added(path: Path, count: int) -> None:
     """Say how many vertices without edges a file adds."""
     if count:
         logger.info("%s: added %s vertices without edges", path, f"{count:,}")
+
+
+def kept_edges(found: GraphSource, folder: Path) -> tuple[GraphSource, int]:
+    """The source with its edges in a file, and one more than the largest vertex in them, 0 where there are no edges.
+
+    Args:
+        found: whose vertices are whole numbers.
+        folder: for the file; the caller removes it.
+
+    Raises:
+        InputError: for ids below 0.
+    """
+    spill = EdgeSpill(folder)
+    count, bound = 0, 0
+    try:
+        for chunk in found.edges.chunks():
+            pairs = np.stack([chunk.source, chunk.destination], axis=1).astype(np.int64, copy=False)
+            if not len(pairs):
+                continue
+            if pairs.min() < 0:
+                at = int(np.argmax((pairs < 0).any(axis=1)))
+                raise InputError(
+                    f"{found.where}, {found.edges.place(count + at)}: {pairs[at, 0]} -> {pairs[at, 1]} names a "
+                    "vertex below 0; ids count from 0"
+                )
+            largest = int(pairs.max())
+            spill.add(pairs, chunk.weight, largest)
+            bound = max(bound, largest + 1)
+            count += len(pairs)
+    finally:
+        spill.close()
+
+    def chunks() -> Iterator[EdgeChunk]:
+        for pairs, weight in spill.pieces():
+            yield EdgeChunk(source=pairs[:, 0], destination=pairs[:, 1], weight=weight)
+
+    return replace(found, edges=replace(found.edges, chunks=chunks, count=count)), bound

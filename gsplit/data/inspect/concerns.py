@@ -131,10 +131,11 @@ def _of_sets(graph: GraphArrays, labels: LabelCounts) -> Iterator[Concern]:
             return  # links are what is trained on
         yield Concern(kind="no training", text="no vertex is in the training set, so nothing can be trained")
     elif not graph.regression:
-        yield from _of_classes(graph, labels)
+        yield from class_concerns(graph, labels)
 
 
-def _of_classes(graph: GraphArrays, labels: LabelCounts) -> Iterator[Concern]:
+def class_concerns(graph: GraphArrays, labels: LabelCounts) -> Iterator[Concern]:
+    """What is odd about classes: all labels are one, some have no vertex, or none to train on."""
     there = labels.counts > 0
     if np.count_nonzero(there) == 1 and graph.labels.ndim == 1:
         one = listed(labels.numbers[there].tolist(), graph.classes)
@@ -144,11 +145,8 @@ def _of_classes(graph: GraphArrays, labels: LabelCounts) -> Iterator[Concern]:
         what = _counted(len(known), "class has", "classes have")
         yield Concern(
             kind="untrained classes",
-            text=f"{what} labelled vertices, but none to train on, so nothing can learn to predict it: "
-            f"{listed(known.tolist(), graph.classes)}"
-            if len(known) == 1
-            else f"{what} labelled vertices, but none to train on, so nothing can learn to predict them: "
-            f"{listed(known.tolist(), graph.classes)}",
+            text=f"{what} labelled vertices, but none to train on, so nothing can learn to predict "
+            f"{'it' if len(known) == 1 else 'them'}: {listed(known.tolist(), graph.classes)}",
         )
     empty = graph.num_classes - int(np.count_nonzero(there))
     if empty:

@@ -68,7 +68,7 @@ def _column(entry: Any, num_features: int) -> DescribedColumn | None:
     try:
         begin, end = (int(at) for at in entry["features"])
         categories = tuple(str(text) for text in entry.get("categories") or ())
-        done = _done(entry)
+        done = done_to(entry)
         if not 0 <= begin < end <= num_features:
             return None
         return DescribedColumn(
@@ -84,7 +84,8 @@ def _column(entry: Any, num_features: int) -> DescribedColumn | None:
         return None
 
 
-def _done(entry: dict[str, Any]) -> str:
+def done_to(entry: dict[str, Any]) -> str:
+    """Return what was done to the values of a column, in words."""
     parts = []
     if entry.get("missing"):
         parts.append(f"{int(entry['missing']):,} missing{_single(', filled with {}', entry.get('filled_with'))}")

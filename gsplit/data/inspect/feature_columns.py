@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gsplit.data.columns.moments import Moments
+from gsplit.data.columns.statistics import Moments
 
 VALUES_AT_ONCE = 1 << 22
 WEIGHTS_SEED = 0x6C6F6F6B
@@ -58,11 +58,11 @@ class FeatureColumns:
         return self.whole & (self.least == 0) & (self.most == 1) & (self.missing == 0)
 
 
-def pieces_of(features: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
-    """The first row and the rows of each piece of features [N, D]."""
-    at_once = max(1, VALUES_AT_ONCE // max(1, features.shape[1]))
-    for begin in range(0, len(features), at_once):
-        yield begin, np.ascontiguousarray(features[begin : begin + at_once])
+def pieces_of(rows: NDArray[Any], width: int | None = None) -> Iterator[tuple[int, NDArray[Any]]]:
+    """The number of the first row and the rows of each piece; ``width`` is how many values a row stands for."""
+    at_once = max(1, VALUES_AT_ONCE // max(1, rows.shape[1] if width is None else width))
+    for begin in range(0, len(rows), at_once):
+        yield begin, np.ascontiguousarray(rows[begin : begin + at_once])
 
 
 class ColumnSums:

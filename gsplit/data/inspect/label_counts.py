@@ -5,19 +5,19 @@ N vertices, C classes or outputs, K classes that have a vertex or a name.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gsplit.data.columns.statistics import Moments
 from gsplit.data.graph import VERTEX_SETS, GraphArrays
+from gsplit.data.inspect.feature_columns import pieces_of
 
-VALUES_AT_ONCE = 1 << 22
 
-
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class OutputRange:
     """One output of a regression, over the vertices for which it is known."""
 
@@ -110,52 +110,26 @@ def _of_classes(graph: GraphArrays, sets: Sequence[NDArray[np.int64]]) -> Counte
 def _of_labels(graph: GraphArrays, sets: Sequence[NDArray[np.int64]]) -> Counted:
     columns = graph.labels.shape[1]
     counts, labelled = np.zeros(columns, np.int64), 0
-    for rows in _pieces(graph.labels):
+    for _, rows in pieces_of(graph.labels):
         counts += np.count_nonzero(rows > 0, axis=0)
         labelled += int(np.count_nonzero(~np.isnan(rows).any(axis=1)))
     in_sets = np.zeros((columns, 3), np.int64)
     for column, ids in enumerate(sets):
-        for some in _pieces(ids, columns):
+        for _, some in pieces_of(ids, columns):
             in_sets[:, column] += np.count_nonzero(graph.labels[some] > 0, axis=0)
     return np.arange(columns), counts, in_sets, labelled, 0
 
 
 def _outputs(labels: NDArray[Any]) -> tuple[int, list[OutputRange]]:
-    """Labelled vertices, and the range of each column; sums are taken about the first known value of a column."""
+    """Labelled vertices, and the range of each column."""
     columns = labels.shape[1]
-    labelled, known = 0, np.zeros(columns, np.int64)
+    labelled, moments = 0, Moments(columns)
     least, most = np.full(columns, np.inf), np.full(columns, -np.inf)
-    about, sums, squares = np.full(columns, np.nan), np.zeros(columns), np.zeros(columns)
-    for piece in _pieces(labels):
-        rows = piece.astype(np.float64)
+    for _, rows in pieces_of(labels):
         there = np.isfinite(rows)
         labelled += int(np.count_nonzero(there.any(axis=1)))
-        known += there.sum(axis=0)
         least = np.minimum(least, np.where(there, rows, np.inf).min(axis=0, initial=np.inf))
         most = np.maximum(most, np.where(there, rows, -np.inf).max(axis=0, initial=-np.inf))
-        first = rows[there.argmax(axis=0), np.arange(columns)]
-        about = np.where(np.isnan(about) & there.any(axis=0), first, about)
-        off = np.where(there, rows - np.nan_to_num(about), 0)
-        sums += off.sum(axis=0)
-        squares += (off**2).sum(axis=0)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        means = sums / known
-        deviations = np.sqrt(np.maximum(squares / known - means**2, 0))
-    return labelled, [
-        OutputRange(
-            known=int(known[c]),
-            least=float(least[c]),
-            mean=float(about[c] + means[c]),
-            most=float(most[c]),
-            deviation=float(deviations[c]),
-        )
-        for c in range(columns)
-    ]
-
-
-def _pieces(rows: NDArray[Any], width: int | None = None) -> Iterator[NDArray[Any]]:
-    """Rows in pieces of bounded size; ``width`` is how many values a row stands for."""
-    wide = rows.shape[1] if width is None else width
-    at_once = max(1, VALUES_AT_ONCE // max(1, wide))
-    for begin in range(0, len(rows), at_once):
-        yield np.asarray(rows[begin : begin + at_once])
+        moments.add(rows)
+    numbers = (moments.count, least, moments.mean, most, moments.deviation)
+    return labelled, [OutputRange(*each) for each in zip(*(of.tolist() for of in numbers), strict=True)]

@@ -1,7 +1,6 @@
 """Synthetic graphs: plain ones of several sizes, and ones calibrated to the graphs of the paper."""
 
-from gsplit.data.synthetic.calibrated import generate_calibrated
-from gsplit.data.synthetic.calibration import Calibrated
+from gsplit.data.synthetic.calibrated import Calibrated, generate_calibrated
 from gsplit.data.synthetic.plain import Preset, generate
 from gsplit.data.synthetic.presets import PRESETS, Choice, choose, generate_preset
 

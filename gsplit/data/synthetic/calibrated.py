@@ -29,14 +29,113 @@ hold roughly when a preset is shrunk; where only few communities are left, chanc
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import numpy as np
 from numpy.typing import NDArray
 
 import gsplit._core as _core
 from gsplit.data.graph import GraphArrays
-from gsplit.data.synthetic.calibration import Calibrated
-from gsplit.data.synthetic.classes import class_features, deal_classes, label_block
-from gsplit.data.synthetic.line import QUARTERS, Line
+from gsplit.data.synthetic.plain import class_features, deal_classes, label_block
+
+QUARTERS = 4
+BRANCHING = 4
+
+
+class Line:
+    """A line of four quarters of one size (the last may be a little smaller), each cut into blocks from its begin.
+
+    Args:
+        n: places on the line.
+        leaf_size: of the smallest blocks, about.
+        community_leaves: leaves of a community.
+    """
+
+    def __init__(self, n: int, *, leaf_size: int, community_leaves: int) -> None:
+        self.n = n
+        self.quarter = -(-self.n // QUARTERS)
+        sizes = [-(-self.quarter // max(1, round(self.quarter / leaf_size)))]
+        self.community = sizes[0] * community_leaves
+        while sizes[-1] * BRANCHING < self.quarter:
+            sizes.append(sizes[-1] * BRANCHING)
+        self.sizes = np.array([self.quarter, *reversed(sizes)])
+        """Sizes of the blocks of each level, the quarters first."""
+        self.quarter_of_vertex = (np.arange(self.n) // self.quarter).astype(np.int8)
+
+    def block_at(
+        self, place: NDArray[np.int64], size: int | NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Begin and width of the blocks of a size that hold places; the last block of a quarter is what is left."""
+        quarter_begin = place // self.quarter * self.quarter
+        begin = quarter_begin + (place - quarter_begin) // size * size
+        return begin, np.minimum(begin + size, np.minimum(quarter_begin + self.quarter, self.n)) - begin
+
+    def blocks(self, size: int) -> tuple[int, NDArray[np.int64]]:
+        """Return how many blocks of a size a quarter has, and the block of each vertex [N]."""
+        in_quarter, place = np.divmod(np.arange(self.n), self.quarter)
+        number = -(-self.quarter // size)
+        return number, in_quarter * number + place // size
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calibrated:
+    """A synthetic graph after one of the paper's (its table 3), and how to sample it to match tables 2 and 5."""
+
+    version: ClassVar[int] = 2
+    """Version of the generator, like that of :class:`gsplit.data.synthetic.plain.Preset`."""
+
+    num_vertices: int
+    num_edges: int
+    """Pairs of vertices, as OGB and the paper's table 3 count undirected graphs; each is stored in both directions.
+    Duplicates are dropped, so a few per cent more or fewer come out."""
+    num_features: int
+    num_classes: int
+    train_share: float
+    valid_share: float
+    labelled_share: float = 1.0
+    """Share of vertices with labels. Below 1 they are those that targets focus on, and train, valid and test are
+    random parts of them."""
+    label_purity: float
+    """Share of vertices that have the class of their block; others have a random one, which bounds the accuracy."""
+
+    fan_out: tuple[int, ...]
+    """Fan-outs at which the preset matches the paper's tables."""
+    batch_size: int
+    """Suggested targets of a mini-batch; they shrink with the graph."""
+
+    leaf_size: int
+    """Approximate number of vertices of the smallest blocks."""
+    community_leaves: int
+    """Leaves of a community: a power of BRANCHING."""
+    drawn: float
+    """Edges drawn for one that remains."""
+    degree_sigma: float
+    """Sigma of the log-normal share of a vertex."""
+    level_ratio: float
+    """Odds that an edge stays in a block and does not leave it for the next larger one."""
+    block_skew: float = 3.0
+    """Skew of places in blocks above the leaves: the larger it is, the fewer communities edges between them go to."""
+    quarter_share: float
+    """Share of the edges that go anywhere in the quarter, which hold it together at any scale."""
+    cross_share: float
+    cross_skew: float
+    hub_share: float
+    """Share of the edges that end at a hub."""
+    hubs: float
+    """Share of a community's vertices that are hubs."""
+    focus: float
+    focus_power: float
+    quarter_targets: tuple[float, ...]
+    """Share of each quarter in the training targets, in sum 1."""
+    quarter_degrees: tuple[float, ...] = (1.0, 1.0, 1.0, 1.0)
+    """Edges of each quarter's vertices, relative to the others'."""
+
+    @property
+    def least_vertices(self) -> int:
+        """Fewest vertices to shrink it to: a few communities."""
+        return QUARTERS * self.leaf_size * self.community_leaves
+
 
 LEAF_SKEW, HUB_SKEW = 1.5, 1.5
 CHUNK = 1 << 22

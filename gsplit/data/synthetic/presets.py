@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from gsplit.data.graph import GraphArrays
-from gsplit.data.synthetic.calibrated import generate_calibrated
-from gsplit.data.synthetic.calibration import Calibrated
+from gsplit.data.synthetic.calibrated import Calibrated, generate_calibrated
 from gsplit.data.synthetic.plain import Preset, generate
 from gsplit.errors import InputError
 

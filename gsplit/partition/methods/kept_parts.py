@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.data import GraphStore, Layout, open_layout
-from gsplit.data.append.lineage import grown_from
+from gsplit.data.append import grown_from
 from gsplit.data.graph import GraphArrays, row_ranges
 from gsplit.data.npy import forget
 from gsplit.data.store import FILE

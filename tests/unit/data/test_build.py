@@ -226,7 +226,7 @@ def block_of_three(dtype, chunks, vertices):
 )
 def test_features(build, tmp_path, monkeypatch, kind, given, asked, stored):
     monkeypatch.setattr("gsplit.data.columns.written.PIECE_BYTES", 100)
-    monkeypatch.setattr("gsplit.data.columns.block_rows.ROWS_AT_ONCE", 7)
+    monkeypatch.setattr("gsplit.data.columns.assembled.ROWS_AT_ONCE", 7)
     features = np.random.default_rng(0).integers(0, 2, (50, 3)).astype(given)
     if kind == "mapped":
         np.save(tmp_path / "0.npy", features)

@@ -108,7 +108,7 @@ def expected(order, found, kinds, missing, standardize, training):
 def test_joins_are_those_of_pandas(drawn):
     named, ids, found, kinds, missing, standardize, training = drawn
     order = ids if named else [str(i) for i in range(len(ids))]  # names in the order of appearance
-    with tempfile.TemporaryDirectory() as folder, mock.patch("gsplit.data.columns.block_rows.ROWS_AT_ONCE", 2):
+    with tempfile.TemporaryDirectory() as folder, mock.patch("gsplit.data.columns.assembled.ROWS_AT_ONCE", 2):
         place = Path(folder)
         edges = pd.DataFrame({"src": ids, "dst": [*ids[1:], ids[0]]})
         edges.to_csv(place / "edges.csv", index=False)

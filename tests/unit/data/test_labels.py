@@ -228,11 +228,11 @@ def test_each_vertex_of_a_class_is_as_likely_in_a_set():
 
 NO_SETS = "nothing can be trained yet; --split 0.6,0.2,0.2 draws some, --split-file FILE or --train FILE"
 SAID = [
-    (source_of([0, 2, 0, 2, 5, 0, 0, -1]), "3 of 6 classes have no vertex: 1, 3, 4"),
-    (source_of([0, 2, 0, 2, 0, 0, 0, -1], classes=NAMES), '1 of 3 classes have no vertex: 1 (Größe, »quoted")'),
-    (source_of([999, 1] * 4), "998 of 1,000 classes have no vertex: 0, 2, 3, "),
-    (source_of([[1, 0, 0]] * 4 + [[0, 0, 1]] * 4), "1 of 3 classes have no vertex: 1"),
-    (source_of([1] * 7 + [-1]), "all 7 labels are class 1, so there is nothing to learn"),
+    (source_of([0, 2, 0, 2, 5, 0, 0, -1]), "3 classes have no vertex at all: 1, 3, 4"),
+    (source_of([0, 2, 0, 2, 0, 0, 0, -1], classes=NAMES), '1 class has no vertex at all: 1 (Größe, »quoted")'),
+    (source_of([999, 1] * 4), "998 classes have no vertex at all: 0, 2, 3, "),
+    (source_of([[1, 0, 0]] * 4 + [[0, 0, 1]] * 4), "1 class has no vertex at all: 1"),
+    (source_of([1] * 7 + [-1]), "all labels are class 1, so there is nothing to learn"),
     (source_of([0, 1] * 4), NO_SETS),
     (source_of(np.arange(8) / 7), "--split-file FILE or --train FILE names them"),
     (source_of(None), "no labels and no training vertices; to train, give --labels FILE, and --split 0.6,0.2,0.2"),

@@ -28,7 +28,6 @@ def in_many_pieces(monkeypatch):
     """Pieces so small that every graph here has several."""
     monkeypatch.setattr(structure, "EDGES_AT_ONCE", 50)
     monkeypatch.setattr(feature_columns, "VALUES_AT_ONCE", 64)
-    monkeypatch.setattr(label_counts, "VALUES_AT_ONCE", 64)
 
 
 def graph_of(edges, n, **changes) -> GraphArrays:

@@ -11,7 +11,7 @@ import pytest
 import torch
 from support.stores import build, edges_of
 
-from gsplit.data.importers import zipped_arrays
+from gsplit.data.importers import ogb
 from gsplit.data.importers.ogb import load_ogb
 from gsplit.errors import InputError
 
@@ -144,7 +144,7 @@ def test_large_arrays_come_in_pieces(tmp_path, order, monkeypatch):
 def test_a_piece_is_all_that_is_held(tmp_path):
     """64 MiB of features through less than 4 MiB of memory."""
     np.savez_compressed(tmp_path / "data.npz", x=np.zeros((1 << 20, 16), np.float32))
-    array = zipped_arrays.zipped_arrays(tmp_path / "data.npz")["x"]
+    array = ogb.zipped_arrays(tmp_path / "data.npz")["x"]
     tracemalloc.start()
     total = sum(len(piece) for piece in array.flat(0, 1 << 24, at_once=1 << 16))
     peak_bytes = tracemalloc.get_traced_memory()[1]

@@ -73,11 +73,11 @@ def test_what_was_made_of_columns_is_said(imported, caplog):
         )
     printed = [line.split("people.csv: ", 1)[1] for line in caplog.messages if "people.csv: column" in line]
     assert printed == [
-        "column age: 1 missing values filled with 35, standardised (mean 35, deviation 11.18)",
-        "column land: 3 categories, a feature each, 1 missing values filled",
-        "column joined: days since 1970-01-01, 1 missing values filled with 1.978e+04, standardised (mean 1.978e+04, "
+        "column age: 1 missing, filled with 35; standardised (mean 35, deviation 11.18)",
+        "column land: 3 categories, a feature each; 1 missing",
+        "column joined: days since 1970-01-01; 1 missing, filled with 1.978e+04; standardised (mean 1.978e+04, "
         "deviation 74.51)",
-        "column kind: codes of 2 categories, from 1 on, 1 missing values filled with 0",
+        "column kind: codes of 2 categories, from 1 on; 1 missing, filled with 0",
     ]
 
 

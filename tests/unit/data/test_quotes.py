@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import gsplit
 from gsplit.data.importers import text_tables
-from gsplit.data.importers.quotes import are_odd, first_odd_line
+from gsplit.data.importers.text_tables import are_odd, first_odd_line
 from gsplit.errors import InputError
 
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from support.messages import says
 
-from gsplit.data.columns import block_rows
+from gsplit.data.columns import assembled
 from gsplit.data.columns.assembled import Assembled, FeatureBlock, FeatureColumn
 from gsplit.data.columns.filled import Filled
 from gsplit.data.importers import times
@@ -190,7 +190,7 @@ def test_arrays_of_float16_stay_so_also_standardised(made, tmp_path):
 
 def test_wide_arrays_are_standardised_in_small_pieces(monkeypatch):
     wide = np.random.default_rng(0).normal(size=(50, 30))
-    monkeypatch.setattr(block_rows, "VALUES_AT_ONCE", 100)
+    monkeypatch.setattr(assembled, "VALUES_AT_ONCE", 100)
     block = FeatureBlock(
         path="x", columns=(FeatureColumn(table="x", kind="array", columns=30),), chunks=lambda: iter([wide])
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gsplit.data.append.lineage import grown_from
+from gsplit.data.append import grown_from
 from gsplit.data.graph import GraphArrays
 from gsplit.data.inspect.described_columns import shortened
 from gsplit.data.inspect.feature_columns import FeatureColumns
