@@ -127,7 +127,7 @@ class KeptIds:
             names = None
         if names is None or not isinstance(size, int):
             raise InputError(f"{folder}: the description is damaged where it says what vertices are called")
-        self.names = tuple(names)
+        self.names, self._described = tuple(names), described
         if not path.is_file():
             raise InputError(f"{path} is missing")
         if path.stat().st_size != size:
@@ -168,6 +168,11 @@ class KeptIds:
     def shown(self, vertex: int) -> str:
         """The id of a vertex, as messages show it."""
         return shown([column[vertex].as_py() for column in self._table.columns])
+
+    def write(self, path: Path) -> dict[str, Any]:
+        """Copy the ids; what the description of the folder says of them."""
+        copy_ids(self.path.parent, path.parent)
+        return dict(self._described)
 
     def find(self, ids: Sequence[Any], where: str) -> NDArray[np.int64]:
         """The vertices, int64 [n], of ids [n]: texts or numbers, or a sequence of them where an id has columns.

@@ -5,33 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from gsplit.data.description import open_array
 from gsplit.data.edge_history import ADDED, history_of
-from gsplit.data.ids.kept_ids import KeptIds, copy_ids
 from gsplit.data.importers.source import EdgeChunk, EdgeChunks, GraphSource, csc_edges, graph_source
 from gsplit.data.importers.text_rules import TableRules
 from gsplit.data.store import FILE, GraphStore, open_store
 from gsplit.errors import InputError
-
-
-class CopiedIds:
-    """Ids of the vertices of a store, for a copy of it."""
-
-    def __init__(self, store: GraphStore, kept: KeptIds) -> None:
-        self._store, self._kept = store, kept
-
-    def shown(self, vertex: int) -> str:
-        """The id of a vertex, as messages show it."""
-        return self._kept.shown(vertex)
-
-    def write(self, path: Path) -> dict[str, Any]:
-        """Copy the ids; what the description of the folder says of them."""
-        copy_ids(self._store.path, path.parent)
-        return dict(self._store.description["ids"])
 
 
 def load_store(path: Path) -> GraphSource:
@@ -45,15 +27,13 @@ def load_store(path: Path) -> GraphSource:
 
 def store_source(store: GraphStore) -> GraphSource:
     """An open graph store as a source; its double edges stay, as in a finished adjacency."""
-    kept = store.ids()
-    ids = None if kept is None else CopiedIds(store, kept)
     columns = tuple(store.description.get("columns", ()))
     rules = TableRules.of(store.description, str(store.path / FILE))
     history = history_of(store.description, str(store.path / FILE))
     source = graph_source(store.name, store.graph, str(store.path))
     counts = history is not None and history.duplicates == "count"
     edges = replace(store_edges(store), counts=counts)
-    return replace(source, edges=edges, ids=ids, columns=columns, table_rules=rules, edge_history=history)
+    return replace(source, edges=edges, ids=store.ids(), columns=columns, table_rules=rules, edge_history=history)
 
 
 def store_edges(store: GraphStore) -> EdgeChunks:

@@ -6,12 +6,13 @@ Values become weights, unless all of them are 1. Zeros that are stored are edges
 from __future__ import annotations
 
 import io
+import itertools
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
-from gsplit.data.importers.content import open_unpacked
+from gsplit.data.importers.content import BLOCK_BYTES, Blocks, open_unpacked
 from gsplit.data.importers.source import GraphSource, array_edges
 from gsplit.data.npy import DAMAGED_ARCHIVE
 from gsplit.errors import InputError
@@ -42,30 +43,14 @@ def load_matrix_market(path: Path) -> GraphSource:
     _check_file(path)
     try:
         with open_unpacked(path) as file:
-            matrix = matrix_market.mmread(io.BufferedReader(_Ended(file)))
+            # SciPy 1.17 dies reading a number that is cut off at the end, as in ``0.5e-``: one more line end.
+            blocks = itertools.chain(iter(lambda: file.read(BLOCK_BYTES), b""), (b"\n",))
+            matrix = matrix_market.mmread(io.BufferedReader(Blocks(file, lambda: next(blocks, b""))))
     except DAMAGED_ARCHIVE as error:
         raise InputError(f"{path} is not a readable Matrix Market file: {error}") from None
     if isinstance(matrix, np.ndarray):
         raise InputError(f"{path} is a dense matrix ('array'); a graph needs a sparse one ('coordinate')")
     return _source(path, matrix)
-
-
-class _Ended(io.RawIOBase):
-    """A file with one more line end: SciPy 1.17 dies reading a number that is cut off at the end, as in ``0.5e-``."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
-        self._end = b"\n"
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        block = self._file.read(len(buffer))
-        if not block:
-            block, self._end = self._end, b""
-        buffer[: len(block)] = block
-        return len(block)
 
 
 def _scipy(path: Path, part: str) -> Any:
