@@ -73,14 +73,38 @@ class TrainingPairs:
         """Return whether each source [G] has each candidate [C] as a known destination, bool [G, C]."""
         found = _core.edges_from(self._graph.indptr, self._graph.indices, candidates, sources)
         if self._given is not None:
-            shape = len(sources), len(candidates)
-            wide = (np.broadcast_to(ends, shape).ravel() for ends in (sources[:, None], candidates))
-            found |= _listed(self._given, *(self._layout.permutation[ends] for ends in wide)).reshape(shape)
+            found |= _listed_to_all(self._given, *(self._layout.permutation[ends] for ends in (sources, candidates)))
         return found
 
 
 def _listed(pairs: NDArray[Any], sources: NDArray[np.int64], destinations: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return whether pairs stand in a list [M, 2] that is sorted by (destination, source), by bisection."""
+    """Return whether pairs stand in a list [M, 2] that is sorted by (destination, source)."""
+    if not len(pairs):
+        return np.zeros(len(sources), np.bool_)
+    at = pairs[np.minimum(_first(pairs, sources, destinations), len(pairs) - 1)]
+    return (at[:, 0] == sources) & (at[:, 1] == destinations)
+
+
+def _listed_to_all(
+    pairs: NDArray[Any], sources: NDArray[np.int64], candidates: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """Return whether each source [G] has each candidate [C] as a destination in such a list, bool [G, C]."""
+    (distinct, of_source), (ends, of_candidate) = (
+        np.unique(each, return_inverse=True) for each in (sources, candidates)
+    )
+    begin, end = (_first(pairs, np.zeros_like(ends), each) for each in (ends, ends + 1))
+    counts = end - begin
+    column = np.repeat(np.arange(len(ends)), counts)
+    listed = pairs[np.arange(counts.sum()) + np.repeat(begin - np.cumsum(counts) + counts, counts), 0]
+    found = np.zeros((len(distinct), len(ends)), np.bool_)
+    row = np.searchsorted(distinct, listed)
+    here = np.append(distinct, -1)[row] == listed
+    found[row[here], column[here]] = True
+    return found[of_source][:, of_candidate]
+
+
+def _first(pairs: NDArray[Any], sources: NDArray[np.int64], destinations: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The places [n] of the first pairs that are not before those asked for, by bisection."""
     low, high = np.zeros(len(sources), np.int64), np.full(len(sources), len(pairs), np.int64)
     while (open_ := low < high).any():
         middle = (low + high) // 2
@@ -88,5 +112,4 @@ def _listed(pairs: NDArray[Any], sources: NDArray[np.int64], destinations: NDArr
         below = (at[:, 1] < destinations) | ((at[:, 1] == destinations) & (at[:, 0] < sources))
         low = np.where(open_ & below, middle + 1, low)
         high = np.where(open_ & ~below, middle, high)
-    at = pairs[np.minimum(low, len(pairs) - 1)] if len(pairs) else np.full((len(sources), 2), -1)
-    return (low < len(pairs)) & (at[:, 0] == sources) & (at[:, 1] == destinations)
+    return low
