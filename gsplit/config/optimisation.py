@@ -156,4 +156,4 @@ class OptimisationConfig(Checked):
     epoch makes a step of its own."""
     init_from: Annotated[Path | None, NOT_RESUMED] = None
     """Begin with the weights that the run in this folder kept. Its last layer may be for other classes: that of the
-    new run is then drawn afresh."""
+    new run is then drawn afresh. So is a decoder of pairs that is not the one of the other run."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from torch import nn
 
 from gsplit.errors import InputError
+from gsplit.models.registry import DECODER
 from gsplit.runs import checkpoint
 
 
@@ -15,6 +16,8 @@ def load_initial(model: nn.Module, run: Path, num_classes: int) -> list[str]:
     """Give a model the weights that a run kept, but for those of other classes, which stay as they are.
 
     A weight may have another shape where that is the number of classes, or as many times it: that of the last layer.
+    Those of a decoder are taken where both have the same one, and left out else, so a run on labels can begin with
+    what one on links has learned.
 
     Args:
         model: prepared, as trainers have it.
@@ -32,7 +35,15 @@ def load_initial(model: nn.Module, run: Path, num_classes: int) -> list[str]:
     if weights.pop(checkpoint.TRAINED, None) is not None:
         others = [f"the features that were trained with them are those of {run} alone"]
     before = about.get("graph", {}).get("num_classes")
-    state = model.state_dict()
+    state = dict(model.state_dict())
+    decoders = [
+        {name: each[name].shape for name in each if name.startswith(f"{DECODER}.")} for each in (state, weights)
+    ]
+    if decoders[0] != decoders[1]:
+        others.append("the decoder of pairs is not the same in both")
+        for name in {**decoders[0], **decoders[1]}:
+            state.pop(name, None)
+            weights.pop(name, None)
     differing = sorted(state.keys() ^ weights.keys())
     if differing:
         name = differing[0]

@@ -163,6 +163,18 @@ def test_a_saved_model_has_its_decoder(here, layouts, tmp_path):
     assert torch.equal(model.pair_decoder.first.weight, weights["pair_decoder.first.weight"])
 
 
+@pytest.mark.parametrize(("first", "second"), [("links", "vertices"), ("vertices", "links"), ("links", "links")])
+def test_a_run_begins_with_the_encoder_of_another_task(here, layouts, tmp_path, first, second, caplog):
+    tasks = {"links": {"score": "mlp"}, "vertices": {"task": "vertices", "metrics": None}}
+    _, given = trained(layouts(2), tmp_path / "first", **tasks[first])
+    changes = {"init_from": tmp_path / "first", "epochs": 0, "seed": 9, **tasks[second]}
+    _, taken = trained(layouts(2), tmp_path / "second", **changes)
+    same = {name for name in taken if name in given and torch.equal(taken[name], given[name])}
+    assert {name for name in given if name.startswith("convs.0")} <= same
+    assert same == given.keys() if first == second else not any("decoder" in name for name in same)
+    assert any("decoder" in record.message for record in caplog.records) == (first != second)
+
+
 REFUSED = [
     ({"task": "links", "pairs": "train"}, "plain", "--edge-split, --pairs edges"),
     ({"strategy": "full", "fan_out": (-1, -1)}, "links", "--strategy full, split"),
