@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.shared import real_graphs
-from experiments.shared.datasets import PREFIX, dealt_layout, open_or_make, store_of
+from experiments.shared.datasets import PREFIX, open_or_make, store_of
 from experiments.shared.experiment import Experiment, Flags
 from experiments.shared.flags import FanOut, Positive, Seed, from_one_on
 from experiments.shared.results import about, printed
@@ -29,8 +29,10 @@ from gsplit import cli
 from gsplit.config.fields import Accepted
 from gsplit.config.links import parse_negatives
 from gsplit.data import Layout
+from gsplit.partition import PartitionConfig, partition
 from gsplit.sampling import EpochPlan, MiniBatchSampler, Neighbours, sampler_of
 from gsplit.sampling.links import LinkPlan, Links, Negatives
+from gsplit.sampling.micro_batches import sample_planned
 
 Counts = NDArray[np.float64]
 """[4] targets, rows loaded (vertices of level 0), vertices computed (of the levels above) and edges, on average."""
@@ -75,7 +77,7 @@ QUICK = RedundancyConfig(dataset="cora", fan_out=(10, 10), batch_sizes=(256,), i
 
 def measure(config: RedundancyConfig) -> dict[str, Any]:
     """What ``--json`` has."""
-    layout, generator = _opened(config)
+    layout, generator = opened(config.dataset, seed=config.seed, data=config.data, work=config.work)
     return {
         "dataset": about(layout, generator),
         "fan_out": config.fan_out,
@@ -142,24 +144,23 @@ def counts_of(sampler: MiniBatchSampler, plan: EpochPlan | LinkPlan, batches: Se
     """What the micro-batches of some mini-batches of a plan have together, on average."""
     total = np.zeros(4, np.int64)
     for batch in batches:
-        pairs = plan.pairs(0, batch) if isinstance(plan, LinkPlan) else None
-        for micro, targets in enumerate(plan.micro_batches(0, batch)):
-            if pairs is not None:
-                excluded = pairs[micro].excluded
-                sampler.exclude(excluded.destinations, excluded.sources)
-            sampler.sample(targets, epoch=0, batch=batch, micro=micro)
+        for micro in range(len(plan.micro_batches(0, batch))):
+            sample_planned(sampler, plan, 0, batch, micro)
             segment = sampler.segment(0)
             loaded, *computed = segment.level_sizes
-            total += [len(targets), loaded, sum(computed), segment.num_edges]
+            total += [len(segment.targets), loaded, sum(computed), segment.num_edges]
     return total / len(batches)
 
 
-def _opened(config: RedundancyConfig) -> tuple[Layout, dict[str, Any] | None]:
-    """The layout to sample from, in one part where it is made here."""
-    if config.dataset.startswith(PREFIX) or Path(config.dataset).is_dir():
-        return open_or_make(config.dataset, seed=config.seed, work=config.work, parts=1)
-    store = store_of(config.dataset, data=config.data, work=config.work)
-    return open_or_make(str(dealt_layout(store, config.work, 1, config.seed)), seed=config.seed, work=config.work)
+def opened(
+    dataset: str, *, seed: int, data: Path, work: Path, parts: int = 1
+) -> tuple[Layout, dict[str, Any] | None]:
+    """The layout to sample from, and what generated it; arguments as of :func:`open_or_make` and :func:`store_of`."""
+    if not dataset.startswith(PREFIX) and not Path(dataset).is_dir():
+        store, dataset = store_of(dataset, data=data, work=work), str(work / f"{dataset}-{parts}")
+        if not Path(dataset).exists():
+            partition(PartitionConfig(store=store, out=Path(dataset), parts=parts))
+    return open_or_make(dataset, seed=seed, work=work, parts=parts)
 
 
 command = Experiment("links.redundancy", RedundancyConfig, measure, quick=QUICK)
