@@ -12,7 +12,9 @@ from gsplit.config.parallel import Device
 from gsplit.config.sampling import check_fan_out
 from gsplit.errors import InputError
 
-What = Literal["classes", "values", "probabilities", "logits", "embeddings"]
+What = Literal["classes", "values", "probabilities", "logits", "embeddings", "scores", "neighbours"]
+OF_PAIRS = ("scores", "neighbours")
+"""What only runs of links give."""
 
 
 def check_what(what: str, task: str, flag: str) -> None:
@@ -51,9 +53,20 @@ class PredictConfig(Checked):
     result belongs to the i-th vertex asked for."""
     what: What | None = None
     """classes, the values of a regression, probabilities of the classes, logits, or embeddings, the vectors of a
-    level of the model. By default classes, or values of a regression."""
+    level of the model. By default classes, or values of a regression. Of a run of links: scores of --pairs,
+    neighbours of --vertices, those that go best with each, or embeddings."""
     layer: Annotated[int | None, Range(1)] = None
-    """Whose output the embeddings are, from 1 on. By default that of the last hidden layer."""
+    """Whose output the embeddings are, from 1 on. By default that of the last hidden layer, of a run of links that of
+    the last."""
+    pairs: Path | None = None
+    """scores: a file of pairs, a source and a destination a row, as text or Parquet, or .npy [M, 2]."""
+    top_k: Annotated[int | None, Range(1)] = None
+    """neighbours: so many of each vertex, by default 10. Of those that score the same the lower id comes first."""
+    candidates: str = "all"
+    """neighbours: the vertices among which they are, as --vertices says it."""
+    known: Literal["drop", "keep"] = "drop"
+    """neighbours: drop those that training knew as links of the vertex, by message edges and training pairs, or keep
+    them. A vertex is never its own neighbour."""
 
     fan_out: tuple[int, ...] = ()
     """Neighbours drawn per hop, one number for each layer of the model, as in training. By default all neighbours
@@ -83,14 +96,24 @@ class PredictConfig(Checked):
             check_fan_out(self.fan_out)
         if self.layer is not None and self.what != "embeddings":
             raise InputError(f"--layer is for --what embeddings, not for {self.what or 'classes'}")
+        if self.what != "neighbours" and (self.top_k, self.candidates, self.known) != (None, "all", "drop"):
+            raise InputError("--top-k, --candidates and --known are for --what neighbours")
+        if (self.what == "scores") != (self.pairs is not None):
+            raise InputError("--what scores and --pairs FILE go together; give both or neither")
+        if self.what == "scores" and self.vertices != "all":
+            raise InputError("--vertices is not for --what scores, which are of --pairs")
 
     @property
     def draws(self) -> bool:
         """True where neighbours are drawn at some hop."""
         return any(each >= 0 for each in self.fan_out)
 
-    def level(self, num_layers: int) -> int:
+    def level(self, num_layers: int, *, links: bool = False) -> int:
         """The level of the model whose vectors are computed; ``num_layers`` for the logits.
+
+        Args:
+            num_layers: of the model.
+            links: whether its vectors are what pairs are scored by.
 
         Raises:
             InputError: where the model has no such level, or another number of layers than there are fan-outs.
@@ -100,6 +123,8 @@ class PredictConfig(Checked):
                 f"--fan-out has {len(self.fan_out)} numbers, but the model has {num_layers} layers; give one for each"
             )
         if self.what != "embeddings":
+            return num_layers
+        if self.layer is None and links:
             return num_layers
         if self.layer is None and num_layers == 1:
             raise InputError("the model has one layer, so no hidden one; --layer 1 gives its logits")

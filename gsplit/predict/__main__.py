@@ -21,7 +21,9 @@ def command(arguments: list[str], prog: str = PROG) -> None:
     drawn = ",".join("all" if each < 0 else str(each) for each in config.fan_out)
     over = f"neighbours drawn by hop: {drawn}" if config.draws else "all neighbours"
     kind = config.what or ("classes" if values.dtype.kind in "iu" else "values")
-    what = f"{kind} of {len(values):,} vertices ({values.dtype}, {list(values.shape)})"
+    form = values.dtype if values.dtype.names is None else values.dtype["score"]
+    of = "pairs" if kind == "scores" else "vertices"
+    what = f"{kind} of {len(values):,} {of} ({form}, {list(values.shape)})"
     say(f"{what}, over {over}, in {config.out}")
 
 

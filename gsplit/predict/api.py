@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from gsplit.config.fields import check_options
-from gsplit.config.predict import PredictConfig, check_what
+from gsplit.config.predict import OF_PAIRS, PredictConfig, What, check_what
 from gsplit.config.train import TrainConfig
 from gsplit.data import Layout, open_layout
 from gsplit.data.append import grown_from
@@ -30,11 +30,12 @@ from gsplit.engine.inputs import SplitLoader
 from gsplit.engine.rows.shared import Shared
 from gsplit.engine.sampled.edge_weights import Weighed, check_weights_of_prediction
 from gsplit.engine.strategy import copied_dtype
+from gsplit.engine.tasks.links import for_links
 from gsplit.errors import InputError
 from gsplit.files import as_path, real_path
 from gsplit.host import ending_tidily
 from gsplit.models import prepared
-from gsplit.models.registry import BUILT_IN
+from gsplit.models.registry import BUILT_IN, DECODER
 from gsplit.models.saved import load_described
 from gsplit.parallel import rendezvous
 from gsplit.predict import compute
@@ -48,11 +49,15 @@ from gsplit.predict.output import (
     temporary_folder,
     write_predictions,
 )
+from gsplit.predict.pairs import SOURCES, TOP_K, PairSpec, asked_pairs, not_finite
 from gsplit.predict.vertices import Request, asked_vertices
 from gsplit.processes import check_script, start
 from gsplit.runs.folder import CONFIG, RUNS
 
 logger = logging.getLogger(__name__)
+
+PRODUCTS = ("dot", "cosine", "distmult")
+"""Decoders whose scores the core computes."""
 
 
 def predict(
@@ -60,6 +65,8 @@ def predict(
     layout: str | os.PathLike[str],
     *,
     vertices: str | Path | ArrayLike = "all",
+    pairs: str | Path | ArrayLike | None = None,
+    candidates: str | Path | ArrayLike = "all",
     model: nn.Module | None = None,
     **options: Any,
 ) -> NDArray[Any]:
@@ -71,6 +78,8 @@ def predict(
         run: what ``gsplit.train`` returned, or the folder that it wrote.
         layout: what to predict on: what ``gsplit.partition`` returned, or the folder.
         vertices: as ``--vertices``, or int [M] global ids.
+        pairs: as ``--pairs``, or int [M, 2] global ids.
+        candidates: as ``--candidates``, or int [C] global ids.
         model: for a run of a custom model, one of the same shape, as for :func:`gsplit.load`. To give embeddings it
             must be written for PyG or DGL, or needs ``forward_layer`` and ``level_widths``, or
             ``forward_until(l, blocks, x)`` from features of the inputs and the blocks 1 .. l to the vectors of
@@ -79,7 +88,8 @@ def predict(
 
     Returns:
         A read-only map of the values in the order asked for: classes int64 [M] (uint8 [M, C] for multi-label),
-        values of a regression, probabilities or logits [M, C], or embeddings [M, width] in the dtype of the run. It
+        values of a regression, probabilities or logits [M, C], or embeddings [M, width] in the dtype of the run;
+        scores [M] of pairs; of neighbours [M, k] with the fields ``neighbour``, a global id or -1, and ``score``. It
         stays when the file goes.
 
     Raises:
@@ -91,34 +101,38 @@ def predict(
         (2, 3)
     """
     check_script("gsplit.predict")
-    if isinstance(vertices, Path):
-        vertices = str(vertices)
-    which = vertices if isinstance(vertices, str) else "those given"
-    check_options(options, PredictConfig, where="gsplit.predict", without=("run", "layout", "vertices"))
+    vertices, candidates = (str(each) if isinstance(each, Path) else each for each in (vertices, candidates))
+    of_file = None if pairs is None else Path(pairs) if isinstance(pairs, str | Path) else Path("those given")
+    which, among = (each if isinstance(each, str) else "those given" for each in (vertices, candidates))
+    given = ("run", "layout", "vertices", "pairs", "candidates")
+    check_options(options, PredictConfig, where="gsplit.predict", without=given)
     trained_in = as_path(run, "gsplit.predict", "what gsplit.train returned, or the folder of a run")
     on = as_path(layout, "gsplit.predict", "what gsplit.partition returned, or the folder of a layout")
-    config = PredictConfig(run=trained_in, layout=on, vertices=which, **options)
+    config = PredictConfig(run=trained_in, layout=on, vertices=which, pairs=of_file, candidates=among, **options)
     if config.out is not None:
         check_out(config.out, overwrite=config.overwrite)
     RUNS.recover(config.run)
     trained_with = TrainConfig.from_json(config.run / CONFIG)
-    level, precision = config.level(trained_with.layers), Precision.named(trained_with.precision)
+    precision = Precision.named(trained_with.precision)
     if config.draws and trained_with.strategy != "full" and trained_with.sampling != "neighbours":
         logger.warning(
             "%s was trained by --sampling %s; --fan-out samples neighbours here", config.run, trained_with.sampling
         )
     loaded, described, trained = load_described(config.run, copy.deepcopy(model))  # the caller's keeps its weights
+    decoder = loaded._modules.pop(DECODER, None)
+    level = config.level(trained_with.layers, links=decoder is not None)
     ready = prepared.prepare(copy.deepcopy(loaded))
     _check_offers(ready.model, level, trained_with.layers)
     opened = open_layout(real_path(config.layout))
     if trained is not None:
         opened = _with_trained(config.run, described.get("graph"), opened, trained)
-    task = _check_graph(config.run, described.get("graph"), opened)
-    what = config.what or ("values" if task == "regression" else "classes")
-    check_what(what, task, "--what")
+    of_links = described["signature"].get(DECODER)
+    width = None if of_links is None else int(of_links["width"])
+    task = _check_graph(config.run, described.get("graph"), opened if width is None else for_links(opened, width))
+    what = _what(config, task, None if of_links is None else str(of_links["name"]))
     weighed = Weighed.of(described["signature"], ready.needs, prepared.divisors_of(ready.model))
     check_weights_of_prediction(opened, weighed, config.fan_out)
-    asked = asked_vertices(vertices, opened)
+    asked, needed = _asked(what, vertices, pairs, candidates, opened)
     names = NamesInOutput(ids=opened.ids(), classes=_class_names(config.run, described.get("graph"), opened))
     if config.check_model:
         check_company(loaded, opened, layers=trained_with.layers, precision=precision)
@@ -131,13 +145,15 @@ def predict(
             f"use --gpus {opened.parts}"
         )
     if not config.fan_out:
-        _check_memory(ready, opened, asked, trained_with, level, world)
+        _check_memory(ready, opened, needed, trained_with, level, world, copies=int(what in OF_PAIRS))
     shared = Shared.create(0)
     try:
-        with ending_tidily(), temporary_folder(config.out, asked) as folder, rendezvous(world) as port:
+        with ending_tidily(), temporary_folder(config.out, needed) as folder, rendezvous(world) as port:
             if trained is not None:
                 assert opened.graph.features is not None
                 np.save(folder / FEATURES, opened.graph.features)
+            if what == "neighbours":
+                np.save(folder / SOURCES, asked)
             spec = compute.PredictSpec(
                 layout=opened.path,
                 folder=folder,
@@ -158,9 +174,14 @@ def predict(
                 fan_out=config.fan_out,
                 batch_size=config.batch_size,
                 seed=config.seed,
+                of_pairs=_pair_spec(config, what, decoder, width),
             )
             start(compute.run, world, spec).join()
-            _check_missing(missing_rows(np.load(folder / VALUES, mmap_mode="r")), asked, what, names, config)
+            if spec.of_pairs is None:
+                missing = asked[missing_rows(np.load(folder / VALUES, mmap_mode="r"))]
+            else:
+                missing = not_finite(folder, world)
+            _check_missing(missing, needed, what, names, config)
             if what == "probabilities":
                 make_probabilities(folder / VALUES, several=task == "labels")
             values = np.load(folder / VALUES, mmap_mode="r")
@@ -171,16 +192,72 @@ def predict(
         shared.close()
 
 
+def _what(config: PredictConfig, task: Task, decoder: str | None) -> What:
+    """Return what is predicted, by what a run has learned: links where it has a decoder.
+
+    Raises:
+        InputError: for what such a run does not give.
+    """
+    if decoder is None:
+        what: What = config.what or ("values" if task == "regression" else "classes")
+        if what in OF_PAIRS:
+            raise InputError(f"--what {what} is for runs of links, and {config.run} has learned labels")
+        check_what(what, task, "--what")
+        return what
+    if config.what not in (*OF_PAIRS, "embeddings"):
+        raise InputError(
+            f"{config.run} has learned links; say --what scores with --pairs, --what neighbours or --what embeddings"
+        )
+    if config.what == "neighbours" and decoder not in PRODUCTS and config.candidates == "all":
+        raise InputError(
+            f"--what neighbours calls the decoder {decoder} on each vertex with every candidate; name fewer than all "
+            "by --candidates"
+        )
+    return config.what
+
+
+def _asked(
+    what: What,
+    vertices: str | ArrayLike,
+    pairs: str | Path | ArrayLike | None,
+    candidates: str | ArrayLike,
+    layout: Layout,
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Vertices, or pairs [M, 2], that were asked for, and the vertices whose vectors that needs; global ids."""
+    if what == "scores":
+        assert pairs is not None
+        of_pairs = asked_pairs(pairs, layout)
+        return of_pairs, of_pairs.reshape(-1)
+    asked = asked_vertices(vertices, layout)
+    if what != "neighbours":
+        return asked, asked
+    return asked, np.concatenate([asked, asked_vertices(candidates, layout, "--candidates")])
+
+
+def _pair_spec(config: PredictConfig, what: What, decoder: nn.Module | None, width: int | None) -> PairSpec | None:
+    if what not in OF_PAIRS:
+        return None
+    assert decoder is not None
+    assert width is not None
+    return PairSpec(
+        pickled_decoder=prepared.in_bytes(decoder, f"the decoder {type(decoder).__name__}"),
+        width=width,
+        top_k=(config.top_k or TOP_K) if what == "neighbours" else None,
+        drops_known=config.known == "drop",
+    )
+
+
 def _check_missing(
-    rows: NDArray[np.int64], asked: NDArray[np.int64], what: str, names: NamesInOutput, config: PredictConfig
+    missing: NDArray[np.int64], asked: NDArray[np.int64], what: str, names: NamesInOutput, config: PredictConfig
 ) -> None:
     """Refuse vertices whose vectors are not finite, or tell of them where --allow-nan takes them."""
-    if not len(rows):
+    if not len(missing):
         return
-    first = asked[rows[0]]
+    first = missing[0]
     called = f"{first}" if names.ids is None else names.ids.shown(first)
-    of = "logits" if what != "embeddings" else what
-    found = f"{len(rows):,} of the {len(asked):,} vertices asked for have {of} that are not finite, first {called}"
+    of, which = ("vectors", "needed") if what in OF_PAIRS else ("logits", "asked for")
+    of, number = what if what == "embeddings" else of, len(np.unique(asked)) if what in OF_PAIRS else len(asked)
+    found = f"{len(missing):,} of the {number:,} vertices {which} have {of} that are not finite, first {called}"
     if not config.allow_nan:
         raise InputError(
             f"{found}; look at the features and the model in {config.run}, or write them as missing with --allow-nan"
@@ -195,6 +272,8 @@ def _check_memory(
     trained_with: TrainConfig,
     level: int,
     trainers: int,
+    *,
+    copies: int,
 ) -> None:
     """Refuse exact predictions that do not fit into memory, before anything is started."""
     precision = Precision.named(trained_with.precision)
@@ -204,7 +283,13 @@ def _check_memory(
         return
     check_evaluation_fits(
         layout,
-        [Asked(what="the vertices asked for", ids=np.sort(Request(asked, layout.permutation).in_order()), copies=0)],
+        [
+            Asked(
+                what="the vertices asked for",
+                ids=np.sort(Request(asked, layout.permutation).in_order()),
+                copies=copies,
+            )
+        ],
         layers.widths[: level + 1],
         precision=precision,
         trainers=trainers,

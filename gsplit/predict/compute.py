@@ -20,7 +20,8 @@ from torch import Tensor, nn
 
 from gsplit.data import open_layout
 from gsplit.device.precision import Precision
-from gsplit.engine.evaluation import Evaluator, forward_to, own_range
+from gsplit.engine.evaluation import forward_to, own_range
+from gsplit.engine.evaluation.vectors import Vectors
 from gsplit.engine.inputs import SplitLoader
 from gsplit.engine.objective import objective_of
 from gsplit.engine.objectives.regression import missing_where_not_finite
@@ -33,6 +34,7 @@ from gsplit.parallel import Member, max_over_trainers, trainer_grid, with_checke
 from gsplit.parallel.checker import Step
 from gsplit.parallel.join import joined
 from gsplit.predict.output import FEATURES, VALUES, VERTICES, create_values
+from gsplit.predict.pairs import PairSpec, write_share
 from gsplit.predict.vertices import Request
 from gsplit.sampling import sampler_of, split_offsets
 
@@ -68,6 +70,8 @@ class PredictSpec:
     """One for each layer; empty for all neighbours, exactly."""
     batch_size: int
     seed: int
+    of_pairs: PairSpec | None = None
+    """What is predicted of pairs, in place of vertices."""
 
 
 def run(rank: int, spec: PredictSpec) -> None:
@@ -97,21 +101,23 @@ def predict_share(member: Member, spec: PredictSpec) -> None:
         threads=spec.threads,
     )
     objective = objective_of("labels" if spec.multi_label else "classes")
+    vectors_of = Vectors(
+        layout,
+        member,
+        loader,
+        spec.shared.levels,
+        num_layers=spec.num_layers,
+        precision=spec.precision,
+        threads=spec.threads,
+    )
     if spec.fan_out:
         chunks = _sampled(model, member, loader, request, spec)
     else:
-        evaluator = Evaluator(
-            layout,
-            member,
-            loader,
-            objective,
-            spec.shared.levels,
-            num_layers=spec.num_layers,
-            precision=spec.precision,
-            threads=spec.threads,
-        )
-        own = request.of_part(*own_range(layout, member))
-        chunks = evaluator.vectors(model, own, spec.level)
+        chunks = vectors_of.vectors(model, request.of_part(*own_range(layout, member)), spec.level)
+    if spec.of_pairs is not None:
+        where = vectors_of, chunks, request, layout
+        write_share(member, spec.of_pairs, spec.folder, *where, level=spec.level, threads=spec.threads)
+        return
     convert = objective.predict if spec.classes else missing_where_not_finite
     chunks = ((ids, convert(vectors)) for ids, vectors in chunks)
     _write(chunks, request, member, spec)

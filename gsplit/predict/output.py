@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import os
 import tempfile
 from collections.abc import Iterator
@@ -18,10 +17,13 @@ from numpy.typing import NDArray
 
 from gsplit import atomic_folder
 from gsplit.atomic_folder import OUTPUTS, refuse_existing
+from gsplit.config.predict import OF_PAIRS
 from gsplit.data.folders import DESCRIPTIONS
 from gsplit.data.ids.kept_ids import KeptIds, as_array
 from gsplit.engine.objectives.classification import NO_CLASS, NO_LABELS
 from gsplit.errors import InputError
+from gsplit.predict.csv_rows import called, csv_rows
+from gsplit.predict.pair_output import pair_arrays, write_pairs_csv
 
 KINDS = (".npy", ".npz", ".csv")
 COLUMNS = {
@@ -118,9 +120,9 @@ def missing_rows(values: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def _is_missing(values: NDArray[Any]) -> NDArray[np.bool_]:
-    if values.ndim == 1:
+    if values.ndim == 1 and values.dtype.kind != "f":
         return values == NO_CLASS
-    first = values[:, 0]
+    first = values.reshape(len(values), -1)[:, 0]
     return np.isnan(first) if first.dtype.kind == "f" else first == NO_LABELS
 
 
@@ -139,9 +141,9 @@ def write_predictions(
     Args:
         out: the file; its suffix names the form.
         folder: on the same file system; holds ``values`` as ``values.npy``.
-        vertices: int64 [M] global ids.
+        vertices: int64 [M] global ids; of scores the pairs, [M, 2].
         values: [M] or [M, width], in the same order.
-        what: classes, values, probabilities, logits or embeddings.
+        what: as ``--what`` names it.
         names: of the vertices and of the classes.
         overwrite: replace a file that is there by now.
 
@@ -152,20 +154,34 @@ def write_predictions(
     try:
         if out.suffix == ".npz":
             whole = folder / "whole.npz"
-            arrays: dict[str, Any] = {"vertices": vertices, "values": values}
-            if (ids := names.ids) is not None:
-                columns = [as_array(column, str(out), "choose an --out of .csv") for column in ids.of(vertices)]
-                arrays |= {f"ids_{name}": column for name, column in zip(ids.names, columns, strict=True)}
-            if names.classes is not None and what not in ("values", "embeddings"):
-                arrays["classes"] = np.array(names.classes)
+            if what in OF_PAIRS:
+                arrays = pair_arrays(what, vertices, values, names.ids, str(out))
+            else:
+                arrays = _arrays(out, vertices, values, what, names)
             np.savez(whole, **arrays)
         elif out.suffix == ".csv":
             whole = folder / "whole.csv"
-            _write_csv(whole, vertices, values, what, names)
+            if what in OF_PAIRS:
+                write_pairs_csv(whole, what, vertices, values, names.ids)
+            else:
+                _write_csv(whole, vertices, values, what, names)
         check_out(out, overwrite=overwrite)
         atomic_folder.publish(whole, out, overwrite=overwrite)
     except OSError as error:
         raise InputError(f"cannot write {out}: {error.strerror}") from None
+
+
+def _arrays(
+    out: Path, vertices: NDArray[np.int64], values: NDArray[Any], what: str, names: NamesInOutput
+) -> dict[str, Any]:
+    """The arrays of a .npz."""
+    arrays: dict[str, Any] = {"vertices": vertices, "values": values}
+    if (ids := names.ids) is not None:
+        columns = [as_array(column, str(out), "choose an --out of .csv") for column in ids.of(vertices)]
+        arrays |= {f"ids_{name}": column for name, column in zip(ids.names, columns, strict=True)}
+    if names.classes is not None and what not in ("values", "embeddings"):
+        arrays["classes"] = np.array(names.classes)
+    return arrays
 
 
 def _write_csv(
@@ -176,21 +192,15 @@ def _write_csv(
     number_of = range(values.shape[-1]) if classes is None else classes
     columns = [column] if values.ndim == 1 else [f"{column}_{each}" for each in number_of]
     words = None if classes is None or values.ndim > 1 else np.array(classes)
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = plain = csv.writer(file, lineterminator="\n")
-        quoting = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL)
-        writer.writerow([*(("vertex",) if ids is None else ids.names), *columns])
+    with csv_rows(path, [*(("vertex",) if ids is None else ids.names), *columns]) as write:
         for begin in range(0, len(values), ROWS_AT_ONCE):
             asked = vertices[begin : begin + ROWS_AT_ONCE]
-            called = list(zip(*([asked.tolist()] if ids is None else ids.of(asked)), strict=True))
             # As text in NumPy: the shortest that reads back as the same number, also for float32.
             piece = values[begin : begin + ROWS_AT_ONCE]
             rows = (piece if words is None else words[piece]).reshape(len(asked), -1).astype(str)
             if (missing := _is_missing(piece)).any():
                 rows[missing] = ""
-            # Before Python 3.13 CR, which ends a line, is not quoted unless all is.
-            writer = quoting if any("\r" in str(part) for name in called for part in name) else plain
-            writer.writerows([*name, *row] for name, row in zip(called, rows.tolist(), strict=True))
+            write(called(asked, ids), rows)
 
 
 def make_probabilities(path: Path, *, several: bool) -> None:

@@ -20,12 +20,13 @@ from gsplit.data.npy import DAMAGE, map_array
 from gsplit.errors import InputError
 
 
-def asked_vertices(which: str | ArrayLike, layout: Layout) -> NDArray[np.int64]:
+def asked_vertices(which: str | ArrayLike, layout: Layout, flag: str = "--vertices") -> NDArray[np.int64]:
     """int64 [M] global ids; those of ``all`` and of a vertex set ascend, whatever the layout.
 
     Args:
         which: ``all``, a vertex set, the path of a file, or the ids themselves.
         layout: of the graph they are in.
+        flag: names them in messages.
 
     Raises:
         InputError: for a file that cannot be read, ids that are none of the graph, or no id at all.
@@ -35,14 +36,14 @@ def asked_vertices(which: str | ArrayLike, layout: Layout) -> NDArray[np.int64]:
         if which == "all":
             return np.arange(n)
         if which in VERTEX_SETS:
-            return _not_empty(np.sort(layout.permutation[layout.graph.vertex_set(which)]), f"--vertices {which}")
+            return _not_empty(np.sort(layout.permutation[layout.graph.vertex_set(which)]), f"{flag} {which}")
         named = layout.ids()
         if named is not None:
-            texts = _read_named(Path(which), named.names)
+            texts = _read_named(Path(which), named.names, flag)
             return named.find(_not_empty(texts, which).tolist(), which)
-        ids, where = _read(Path(which)), which
+        ids, where = _read(Path(which), flag), which
     else:
-        ids, where = np.asarray(which), "vertices"
+        ids, where = np.asarray(which), flag.removeprefix("--")
         if ids.dtype.kind in "UTO" and (named := layout.ids()) is not None:
             return named.find(_not_empty(np.atleast_1d(ids), where).tolist(), where)
     _not_empty(ids, where)
@@ -63,16 +64,16 @@ def _not_empty(ids: NDArray[Any], where: str) -> NDArray[Any]:
     return ids
 
 
-def _read_named(path: Path, names: Sequence[str]) -> NDArray[Any]:
+def _read_named(path: Path, names: Sequence[str], flag: str) -> NDArray[Any]:
     """Ids of any kind, [M] or [M, columns]: a line each, perhaps below the names of an id's columns."""
     columns = len(names)
     if path.suffix == ".npy":
-        return np.atleast_1d(_read(path))
+        return np.atleast_1d(_read(path, flag))
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             rows = [row for row in csv.reader(file) if row]
     except FileNotFoundError:
-        raise InputError(f"{path}: no such file; --vertices takes all, train, valid, test or a file") from None
+        raise InputError(f"{path}: no such file; {flag} takes all, train, valid, test or a file") from None
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{path} is no list of ids, text with one id a line: {error}") from None
     if rows and [name.strip().lower() for name in rows[0]] == [name.lower() for name in names]:
@@ -87,7 +88,7 @@ def _read_named(path: Path, names: Sequence[str]) -> NDArray[Any]:
     return ids
 
 
-def _read(path: Path) -> NDArray[Any]:
+def _read(path: Path, flag: str) -> NDArray[Any]:
     try:
         if path.suffix != ".npy":
             with warnings.catch_warnings():
@@ -97,7 +98,7 @@ def _read(path: Path) -> NDArray[Any]:
                 return columns[:, 0] if columns.shape[1] == 1 else columns
         return map_array(path) if path.stat().st_size else np.empty(0, np.int64)
     except FileNotFoundError:
-        raise InputError(f"{path}: no such file; --vertices takes all, train, valid, test or a file") from None
+        raise InputError(f"{path}: no such file; {flag} takes all, train, valid, test or a file") from None
     except (*DAMAGE, DeprecationWarning) as error:
         raise InputError(f"{path} is no list of vertices, .npy or text with one id a line: {error}") from None
 
@@ -113,9 +114,10 @@ class Request:
     def __init__(self, asked: NDArray[np.int64], permutation: NDArray[np.int64]) -> None:
         layout_ids = np.empty(len(permutation), np.int64)
         layout_ids[permutation] = np.arange(len(permutation))
-        self._ids_M = layout_ids[asked]
-        self._rows_M = np.argsort(self._ids_M, kind="stable")
-        self._sorted_M = self._ids_M[self._rows_M]
+        self.ids = layout_ids[asked]
+        """int64 [M] layout ids in the order asked for."""
+        self._rows_M = np.argsort(self.ids, kind="stable")
+        self._sorted_M = self.ids[self._rows_M]
 
     @property
     def num_rows(self) -> int:
@@ -124,8 +126,8 @@ class Request:
 
     def in_order(self) -> NDArray[np.int64]:
         """Distinct layout ids, in the order in which they were first asked for: the same under every layout."""
-        _, first = np.unique(self._ids_M, return_index=True)
-        return self._ids_M[np.sort(first)]
+        _, first = np.unique(self.ids, return_index=True)
+        return self.ids[np.sort(first)]
 
     def of_part(self, begin: int, end: int) -> NDArray[np.int64]:
         """Distinct layout ids from ``begin`` to below ``end``, ascending."""

@@ -41,6 +41,7 @@ PREDICT: Table = {
     "out": Row(value=lambda place: place.folder / "here.csv", see=lambda seen: seen.files),
     "vertices": Row(value="test", see=values),
     "what": Row(value="logits", see=values),
+    **dict.fromkeys(("pairs", "top_k", "candidates", "known"), "of a run of links: test_predict_pairs.py"),
     "layer": Row(value=1, see=values, base=EMBEDDINGS),
     "fan_out": Row(value=(2, 2, 2), see=values, base={"what": "logits"}),
     "batch_size": Row(value=50, see=values, base=SAMPLED),

@@ -110,6 +110,15 @@ def with_links(source: GraphSource, files: LinkFiles, ends: EndColumns, ids: Ver
     )
 
 
+def read_pairs(path: Path, ids: VertexIds | None) -> NDArray[np.int64]:
+    """Pairs of vertices [M, 2] out of a file, by the ids of the vertices; None: 0 .. N-1, which are not checked.
+
+    Raises:
+        InputError: where it is missing, damaged, or holds something else.
+    """
+    return _Reader(EndColumns(), ids).pairs(path)[0]
+
+
 class _Reader:
     """Reads files of pairs and of candidates, by the ids of the vertices."""
 

@@ -39,6 +39,8 @@ MOST_DRAWN = 1 << 20
 """A bound of K: rows and numbers of candidates share a word."""
 KNOWN_AT_ONCE = 1 << 22
 """Known pairs that a trainer holds at a time."""
+TRIED_VERTICES, TRIED_EDGES = 500, 8
+"""Of which it is looked up whether edges go both ways."""
 PIECE_EDGES = 1 << 18
 
 
@@ -136,6 +138,35 @@ def drawn_rows(
     drawn = np.empty((len(rows), k), np.int64)
     _core.draw_candidates(keys, rows, layout.positions, left_out.indptr, left_out.rows, drawn, threads)
     return drawn
+
+
+def known_beside_edges(layout: Layout, name: str) -> list[NDArray[np.int64]]:
+    """Pairs [M, 2] of global ids that are known, beside message edges, where pairs of a set are ranked.
+
+    Of a graph whose edges go both ways validation pairs are known both ways, too.
+    """
+    links, found = layout.graph.links, []
+    assert links is not None
+    if links.train is not None:
+        found.append(links.train)
+    if name == "test" and len(links.valid):
+        found.append(links.valid)
+        if goes_both_ways(layout):
+            found.append(links.valid[:, ::-1])
+    return found
+
+
+def goes_both_ways(layout: Layout) -> bool:
+    """Return whether the reverses of some edges are edges, too, all of them: those of some vertices by global id."""
+    graph = layout.graph
+    order = hashed(EVALUATION, np.arange(graph.num_vertices, dtype=np.uint64))
+    some = layout.positions[np.argsort(order, kind="stable")[:TRIED_VERTICES]]
+    begins = graph.indptr[some]
+    counts = np.minimum(graph.indptr[some + 1] - begins, TRIED_EDGES)
+    ends = np.repeat(some, counts)
+    within = np.arange(len(ends)) - np.repeat(np.cumsum(counts) - counts, counts)
+    starts = graph.indices[np.repeat(begins, counts) + within].astype(np.int64)
+    return bool(len(ends) and _core.are_edges(graph.indptr, graph.indices, ends, starts).all())
 
 
 def known_entries(layout: Layout, pairs: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:

@@ -9,6 +9,7 @@ trainer holds what is known of its own.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -27,6 +28,7 @@ from gsplit.engine.evaluation.candidates import (
     drawn_rows,
     given_candidates,
     given_negatives,
+    known_beside_edges,
     known_entries,
     known_of,
     ranked_rows,
@@ -195,14 +197,13 @@ class LinkEvaluator(Vectors):
             self._candidates, links, name, num_vertices=self._graph.num_vertices, width=self._width, pairs=len(rows)
         )
         given = candidates == "given"
-        known = [links.train, links.valid if name == "test" else None]
         return _Pairs(
             rows=rows,
             sources=sources,
             destinations=destinations,
             own=order[begin:end],
             candidates=candidates,
-            known=[] if given else [each for each in known if each is not None],
+            known=[] if given else known_beside_edges(self._layout, name),
             of_each=given_candidates(links, name) if given else None,
             of_all=given_negatives(links, name) if given else None,
         )
@@ -231,16 +232,11 @@ class LinkEvaluator(Vectors):
         self, encoder: nn.Module, decoder: Decoder, mask: NDArray[np.bool_] | None
     ) -> tuple[LevelRows, NDArray[Any], bool]:
         """Where vertices have their rows, these rows of all trainers, prepared, and whether all are finite."""
-        ids = np.arange(self._graph.num_vertices) if mask is None else np.flatnonzero(mask)
-        rows, are_finite = LevelRows(mask, self._graph.num_vertices), True
-        table = self._exact.shared(self._num_layers, len(ids), self._width)
-        for chunk, vectors in self._last(encoder, ids):
-            values = np.ascontiguousarray(vectors.cpu().numpy(), table.dtype)
-            are_finite = are_finite and bool(np.isfinite(values).all())
-            prepare(decoder, values)
-            table[rows.places(chunk)] = values
-        self._agree()
-        return rows, table, sum_over_trainers([not are_finite], self._member) == [0]
+        chunks = self._last(encoder, np.arange(self._graph.num_vertices) if mask is None else np.flatnonzero(mask))
+        rows, table, not_finite = self.table(
+            chunks, mask, self._num_layers, self._width, functools.partial(prepare, decoder)
+        )
+        return rows, table, sum_over_trainers([len(not_finite)], self._member) == [0]
 
     def _rounds(self, of_set: _Pairs) -> Iterator[tuple[NDArray[np.int64], Known]]:
         """This trainer's pairs by their places, and what is known of them, of so many that this is bounded."""

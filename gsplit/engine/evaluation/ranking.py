@@ -154,7 +154,7 @@ class DotScores:
 
     def pairs(self, sources: NDArray[np.int64], destinations: NDArray[np.int64]) -> NDArray[Any]:
         """See :class:`Scores`."""
-        out = np.empty(len(sources), self._table.dtype)
+        out, destinations = np.empty(len(sources), self._table.dtype), np.ascontiguousarray(destinations)
         for begin in range(0, len(sources), PIECE_PAIRS):
             piece = slice(begin, begin + PIECE_PAIRS)
             of_piece = self._of(sources[piece])

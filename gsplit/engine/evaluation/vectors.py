@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 
 from gsplit.data import Layout
 from gsplit.device.precision import Precision
-from gsplit.engine.evaluation.exact import MAX_EDGES, ExactLevels
+from gsplit.engine.evaluation.exact import MAX_EDGES, ExactLevels, LevelRows
 from gsplit.engine.evaluation.sampled_targets import SampledTargets
 from gsplit.engine.inputs import SplitLoader
 from gsplit.host import SharedBuffer
@@ -90,6 +91,36 @@ class Vectors:
         """Chunks of this trainer's vertices with their exact vectors; see :meth:`ExactLevels.vectors`."""
         self._publish()
         return self._exact.vectors(model, own, level)
+
+    def table(
+        self,
+        chunks: Iterator[tuple[NDArray[np.int64], Tensor]],
+        mask: NDArray[np.bool_] | None,
+        level: int,
+        width: int,
+        change: Callable[[NDArray[Any]], None],
+    ) -> tuple[LevelRows, NDArray[Any], NDArray[np.int64]]:
+        """Gather vectors of a level in memory that all trainers map; all make the call, and see it filled.
+
+        Args:
+            chunks: this trainer's vertices with their vectors [n, width].
+            mask: bool [N] the vertices of all trainers' chunks; None: all N.
+            level: of the vectors.
+            width: of the vectors.
+            change: called with vectors, which it may change in place, before they are stored.
+
+        Returns:
+            Where vertices have their rows, the rows, and this trainer's vertices whose vectors are not finite.
+        """
+        rows, not_finite = LevelRows(mask, self._graph.num_vertices), [np.empty(0, np.int64)]
+        table = self._exact.shared(level, rows.num_rows, width)
+        for chunk, vectors in chunks:
+            values = np.ascontiguousarray(vectors.cpu().numpy(), table.dtype)
+            not_finite.append(chunk[~np.isfinite(values).all(1)])
+            change(values)
+            table[rows.places(chunk)] = values
+        self._agree()
+        return rows, table, np.concatenate(not_finite)
 
     def _last(self, model: nn.Module, ids: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
         """This trainer's share of some layout ids [n] with their vectors of the last level [n, C], in pieces."""

@@ -10,11 +10,13 @@ from scipy import stats
 from support.graphs import lay_out, random_graph
 from support.messages import line_with
 
+import gsplit
 from gsplit.data.links.edge_sets import Links
 from gsplit.engine.evaluation import candidates
 from gsplit.engine.evaluation.candidates import (
     drawn_candidates,
     drawn_rows,
+    known_beside_edges,
     known_entries,
     known_of,
     ranked_rows,
@@ -96,6 +98,18 @@ def test_candidates_are_drawn_uniformly_of_those_that_are_none(layouts):
     assert stats.chisquare(np.delete(counts, left_out)).pvalue > 1e-3
     once = drawn_rows(layouts[0], 1, pairs, 5, lists, attempts=1)
     assert abs((once < 0).mean() - 0.5) < 0.02  # what was left out at the last attempt is none
+
+
+def test_validation_pairs_are_known_both_ways_where_edges_go_both_ways(layouts, tmp_path):
+    one_way = layouts[1]
+    pairs = np.stack([one_way.graph.indices, np.repeat(np.arange(N), np.diff(one_way.graph.indptr))])
+    both = gsplit.from_arrays(np.concatenate([pairs, pairs[::-1]], axis=1), num_vertices=N)
+    laid_out = lay_out(both.graph, tmp_path, parts=2)
+    for layout, ways in ((one_way, 1), (laid_out, 2)):
+        graph = replace(layout.graph, links=replace(GIVEN, train=np.array([[7, 8]])))
+        known = known_beside_edges(replace(layout, graph=graph), "test")
+        assert [each.tolist() for each in known] == [[[7, 8]], [[0, 1]], [[1, 0]]][: 1 + ways]
+        assert len(known_beside_edges(replace(layout, graph=graph), "valid")) == 1
 
 
 def test_which_candidates_a_run_takes():
