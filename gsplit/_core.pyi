@@ -87,6 +87,8 @@ class _Sampler:
         shared: NDArray[np.int32],
         masked: NDArray[np.uint8],
         rows: NDArray[np.int64],
+        own_log_q: NDArray[np.float32],
+        shared_log_q: NDArray[np.float32],
         groups_of_all: int,
         negatives_of_all: int,
         turned: bool,

@@ -74,7 +74,12 @@ def measure(config: SystemsConfig) -> dict[str, Any]:
     store = store_of(config.dataset, data=config.data, work=config.work)
     layout = store.parent / f"presampled-{config.trainers}-{'-'.join(map(str, config.fan_out))}"
     if not layout.exists():
-        about = {"weights": "presample", "task": "links", "presample_epochs": 1, "batch_size": config.batch_size}
+        about: dict[str, Any] = {
+            "weights": "presample",
+            "task": "links",
+            "presample_epochs": 1,
+            "batch_size": config.batch_size,
+        }
         partition(PartitionConfig(store=store, out=layout, parts=config.trainers, fan_out=config.fan_out, **about))
     graph = open_store(store).graph
     rounds = []

@@ -124,6 +124,10 @@ class LinksConfig(Checked):
         float, Range(above=0, below=math.inf), Only(task="links"), Only(loss="softmax"), RESULTS
     ] = 1.0
     """softmax: scores are divided by it."""
+    log_q: Annotated[bool, Only(task="links"), Only(loss="softmax"), Only(corrupt="destination"), RESULTS] = False
+    """softmax: divide what a candidate adds by how often it is expected among those of its pair, so that the sum
+    estimates that over all vertices, and vertices with many links are not pushed away more often (Yi et al., RecSys
+    2019)."""
     margin: Annotated[float, Range(0, below=math.inf), Only(task="links"), Only(loss="margin"), RESULTS] = 1.0
     """margin: by how much a pair's score is to exceed that of a candidate."""
     evaluate_negatives: Annotated[str, Accepted(_check_evaluated), Only(task="links"), EVALUATED] = "auto"

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <utility>
 
 namespace gsplit {
 namespace {
@@ -38,6 +39,9 @@ void check(const PairGroups& groups, size_t num_targets) {
   const size_t each = number > 0 ? groups.own.size() / number + groups.shared.size() : 0;
   if (!groups.masked.empty() && groups.masked.size() != number * each)
     throw std::invalid_argument("the mask of candidates must have one entry for each candidate of each pair");
+  for (const auto& [log_q, ends] : {std::pair(groups.own_log_q, groups.own), {groups.shared_log_q, groups.shared}})
+    if (!log_q.empty() && log_q.size() != ends.size())
+      throw std::invalid_argument("each candidate needs a number of how often it is expected");
   for (const auto& ends : {groups.sources, groups.destinations, groups.own, groups.shared})
     check_ends(ends, num_targets);
 }
@@ -66,6 +70,10 @@ std::vector<PairSplit> split_pairs(const std::vector<Split>& splits, std::span<c
     split.rows.push_back(groups.rows[group]);
     const auto own = groups.own.subspan(group * candidates, candidates);
     split.own.insert(split.own.end(), own.begin(), own.end());
+    if (!groups.own_log_q.empty()) {
+      const auto log_q = groups.own_log_q.subspan(group * candidates, candidates);
+      split.own_log_q.insert(split.own_log_q.end(), log_q.begin(), log_q.end());
+    }
     const auto masked = groups.masked.subspan(group * each, each);
     split.masked.insert(split.masked.end(), masked.begin(), masked.end());
   }
@@ -74,7 +82,8 @@ std::vector<PairSplit> split_pairs(const std::vector<Split>& splits, std::span<c
   for (size_t part = 0; part < parts; ++part) {
     PairSplit& split = pairs[part];
     if (split.sources.empty()) continue;
-    split.shared.insert(split.shared.end(), groups.shared.begin(), groups.shared.end());
+    split.shared.assign(groups.shared.begin(), groups.shared.end());
+    split.shared_log_q.assign(groups.shared_log_q.begin(), groups.shared_log_q.end());
     const auto all_ends = {&split.destinations, &split.own, &split.shared};
     for (const Array<int32_t>* ends : all_ends)
       for (int32_t end : *ends) {

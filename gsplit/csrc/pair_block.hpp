@@ -23,6 +23,8 @@ struct PairGroups {
   std::span<const int32_t> shared;        // [C] candidates of all groups
   std::span<const uint8_t> masked;        // [G * (K + C)] candidates that count nothing, own ones first; or empty
   std::span<const int64_t> rows;          // [G] numbers of the pairs
+  std::span<const float> own_log_q;       // [G * K] logarithms of how often a candidate is expected; or empty
+  std::span<const float> shared_log_q;    // [C] likewise
   int64_t groups_of_all = 0;              // groups of all micro-batches of the mini-batch
   int64_t negatives_of_all = 0;           // candidates of the same that are not masked
   bool turned = false;                    // candidates take the place of sources, which are called destinations
@@ -36,6 +38,8 @@ struct PairSplit {
   Array<int32_t> shared;        // [C] likewise; empty without groups
   Array<uint8_t> masked;        // [own groups * (K + C)] or empty
   Array<int64_t> rows;          // [own groups]
+  Array<float> own_log_q;       // [own groups * K] or empty
+  Array<float> shared_log_q;    // [C] or empty
   int64_t candidates = 0;       // K
   int64_t groups_of_all = 0, negatives_of_all = 0;
   bool turned = false;

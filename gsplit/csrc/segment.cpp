@@ -119,6 +119,8 @@ int64_t put_pairs(Cursor& cursor, const std::vector<PairSplit>& pairs, int rank)
                              cursor.put(own.shared),
                              own.masked.empty() ? 0 : cursor.put(own.masked),
                              cursor.put(own.rows),
+                             own.own_log_q.empty() ? 0 : cursor.put(own.own_log_q),
+                             own.shared_log_q.empty() ? 0 : cursor.put(own.shared_log_q),
                              cursor.begin()};
   for (const auto& rows : own.send_rows) cursor.append(rows);
   for (const auto& rows : own.send_rows) words.push_back(static_cast<int64_t>(rows.size()));

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Container, Mapping
 from functools import cache
 from types import MappingProxyType
@@ -263,6 +264,8 @@ def pair_block_of(segment: Segment, data: Tensor, comm: BatchComm) -> PairBlock:
         own=view(header.own_candidates_at, groups * own, torch.int32).view(groups, own),
         shared=view(header.shared_candidates_at, shared, torch.int32),
         masked=masked,
+        own_log_q=_log_q(view, header.own_log_q_at, (groups, own)),
+        shared_log_q=_log_q(view, header.shared_log_q_at, (shared,)),
         rows=segment.pair_rows.copy(),  # the segment's memory is another mini-batch's soon
         groups_of_all=header.groups_of_all,
         negatives_of_all=header.negatives_of_all,
@@ -270,6 +273,10 @@ def pair_block_of(segment: Segment, data: Tensor, comm: BatchComm) -> PairBlock:
         route=route,
         comm=comm,
     )
+
+
+def _log_q(view: Callable[[int, int, torch.dtype], Tensor], at: int, shape: tuple[int, ...]) -> Tensor | None:
+    return view(at, math.prod(shape), torch.float32).view(shape) if at else None
 
 
 def _views(data: Tensor) -> Callable[[int, int, torch.dtype], Tensor]:

@@ -28,6 +28,8 @@ class PairScores(NamedTuple):
     """[G, K + C]"""
     masked: Tensor | None
     """bool [G, K + C]: candidates that count nothing; None: all count."""
+    log_q: Tensor | None = None
+    """[G, K + C] logarithms of how often each candidate is expected among all of its pair; None: nobody asked."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +51,10 @@ class PairBlock:
     """bool [G, K + C]: candidates that count nothing, own ones first; None: all count."""
     rows: NDArray[np.int64]
     """[G] numbers of the pairs among the training pairs."""
+    own_log_q: Tensor | None = None
+    """float32 [G, K] logarithms of how often each candidate is expected; None: nobody asked."""
+    shared_log_q: Tensor | None = None
+    """float32 [C] likewise."""
     groups_of_all: int
     """Number of pairs that all trainers score."""
     negatives_of_all: int
@@ -84,7 +90,14 @@ class PairBlock:
         negative = decoder.groups(sources, own)
         if len(shared):
             negative = torch.cat([negative, decoder.matrix(sources, shared)], 1)
-        return PairScores(decoder(sources, destinations), negative, self.masked)
+        return PairScores(decoder(sources, destinations), negative, self.masked, self._log_q())
+
+    def _log_q(self) -> Tensor | None:
+        """[G, K + C] of own candidates and of shared ones."""
+        number = len(self.sources)
+        parts = [self.own_log_q, None if self.shared_log_q is None else self.shared_log_q.expand(number, -1)]
+        found = [part for part in parts if part is not None]
+        return torch.cat(found, 1) if found else None
 
 
 class _Turned(Decoder):

@@ -252,6 +252,8 @@ class MiniBatchSampler(CoreSampler):
             pairs.shared,
             pairs.masked.view(np.uint8).ravel() if pairs.masked.any() else none,
             pairs.rows,
+            pairs.own_log_q.ravel(),
+            pairs.shared_log_q,
             groups_of_all,
             negatives_of_all,
             pairs.turned,

@@ -40,6 +40,7 @@ PAIR_WORDS = (
     *("num_groups", "groups_of_all", "negatives_of_all", "num_own_candidates", "num_shared_candidates"),
     "turned",
     *("sources_at", "destinations_at", "own_candidates_at", "shared_candidates_at", "masked_at", "rows_at"),
+    *("own_log_q_at", "shared_log_q_at"),
     "send_rows_at",
 )
 """The words, in order, that say where a split's pairs lie; the counts of rows sent and received follow."""
@@ -76,6 +77,10 @@ class PairHeader:
     """Offset in bytes of ``masked``, uint8 [G, K + C]: candidates that count nothing, own ones first; 0: none is."""
     rows_at: int
     """Offset in bytes of ``rows``, int64 [G]: the numbers of the pairs."""
+    own_log_q_at: int
+    """Offset in bytes of ``own_log_q``, float32 [G, K]: logarithms of how often each is expected; 0 without."""
+    shared_log_q_at: int
+    """Offset in bytes of ``shared_log_q``, float32 [C]: likewise."""
     send_rows_at: int
     """Offset in bytes of ``send_rows``, int32 [sum(send_counts)]: own target rows for trainer 0, 1, ..."""
     send_counts: tuple[int, ...]
@@ -216,6 +221,9 @@ class Segment:
     def _int32(self, at: int, count: int) -> NDArray[np.int32]:
         return self.data[at : at + 4 * count].view(np.int32)
 
+    def _float32(self, at: int, count: int) -> NDArray[np.float32]:
+        return self.data[at : at + 4 * count].view(np.float32)
+
     def _int64(self, at: int, count: int) -> NDArray[np.int64]:
         return self.data[at : at + 8 * count].view(np.int64)
 
@@ -290,7 +298,7 @@ class Segment:
         if not self.has_scales:
             return None
         count = header.num_own_sources + sum(header.receive_counts)
-        return self.data[header.scales_at : header.scales_at + 4 * count].view(np.float32)
+        return self._float32(header.scales_at, count)
 
     def target_scales(self) -> NDArray[np.float32] | None:
         """Return what each own target stands for in a sum over all training vertices, float32 [n_L]; None: itself.
@@ -304,6 +312,17 @@ class Segment:
     def pair_rows(self) -> NDArray[np.int64]:
         """Numbers of the pairs that this split scores, int64 [G]."""
         return np.empty(0, np.int64) if self.pairs is None else self._int64(self.pairs.rows_at, self.pairs.num_groups)
+
+    @property
+    def log_q(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Logarithms of how often candidates are expected, float32 [G, K] and [C]; empty where nobody asked."""
+        header = self.pairs
+        if header is None or not (header.own_log_q_at or header.shared_log_q_at):
+            return np.empty((0, 0), np.float32), np.empty(0, np.float32)
+        groups, own, shared = header.num_groups, header.num_own_candidates, header.num_shared_candidates
+        return self._float32(header.own_log_q_at, groups * own).reshape(groups, own), self._float32(
+            header.shared_log_q_at, shared
+        )
 
     @property
     def masked_candidates(self) -> NDArray[np.bool_]:

@@ -132,6 +132,7 @@ TRAIN: Table = {
     "score": Row(value="mlp", see=weights, base=LINKS),
     "score_args": Row(value="hidden=3", see=weights, base={**LINKS, "score": "mlp"}),
     "temperature": Row(value=0.1, see=weights, base={**LINKS, "loss": "softmax"}),
+    "log_q": Row(value=True, see=weights, base={**LINKS, "loss": "softmax", "negatives": "uniform:2,in-batch"}),
     "margin": Row(value=5.0, see=weights, base={**LINKS, "loss": "margin"}),
     "evaluate_negatives": Row(value="uniform:3", see=summary("test_mrr"), base=LINKS),
     "batch_size": Row(value=50, see=lambda seen: len(records(seen.run, "mini-batch"))),

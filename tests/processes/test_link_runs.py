@@ -201,6 +201,7 @@ REFUSED = [
     ({"margin": 2.0}, "links", "--margin 2.0, --loss margin"),
     ({"temperature": 2.0}, "links", "--temperature 2.0, --loss softmax"),
     ({"task": "vertices", "metrics": None, "negatives": "uniform:2"}, "links", "--negatives uniform:2"),
+    ({"log_q": True}, "links", "--log-q, --loss softmax"),
     ({"score": "product"}, "links", "--score product, dot"),
     ({"score": "torch.nn:Bilinear"}, "links", "Bilinear, in1_features, --score-args in1_features=VALUE"),
     (

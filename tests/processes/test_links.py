@@ -20,6 +20,7 @@ NEGATIVES = {
     "in-batch": Negatives(in_batch=True),
     "hard": Negatives(hard=2),
     "all": Negatives(uniform=1, joint=5, in_batch=True, hard=1),
+    "log-q": Negatives(uniform=2, joint=5, in_batch=True, degree_share=0.4, log_q=True),
 }
 DECODERS = ("dot", "cosine", "distmult", "mlp")
 LOSSES = ("bce", "softmax", "bpr", "margin")

@@ -50,6 +50,7 @@ def _of_links(config: Resolved, rule: Neighbours) -> Links:
             of_pairs=config.negatives_from == "destinations",
             degree_share=config.degree_share,
             known=not config.filter_negatives,
+            log_q=config.log_q,
         ),
         edges=config.pairs == "edges",
         epoch_pairs=config.epoch_pairs,

@@ -136,6 +136,8 @@ def check_links(config: TrainConfig, layout: Layout) -> None:
         raise InputError("--cache replicated gives each trainer vertices of its own, and links have none; drop it")
     asked = config.candidates
     _check_hard(config, layout)
+    if asked.hard and config.log_q:
+        raise InputError("--log-q goes by the chance of a candidate, and hard negatives have none; drop one")
     for kind, number in (("uniform", asked.uniform), ("joint", asked.joint)):
         if number >= layout.graph.num_vertices:
             raise InputError(

@@ -39,6 +39,8 @@ class Negatives:
     """Share of the vertices drawn that are destinations of random training pairs."""
     known: bool = False
     """Whether known edges are candidates, too."""
+    log_q: bool = False
+    """Whether it is noted how often each candidate is expected."""
 
 
 class Candidates(NamedTuple):
@@ -50,6 +52,10 @@ class Candidates(NamedTuple):
     """[C] of all of them."""
     masked: NDArray[np.bool_]
     """[G, K + C] what counts nothing, own ones first."""
+    own_log_q: NDArray[np.float32]
+    """[G, K] logarithms of how often a candidate is expected among all of its pair; empty where nobody asks."""
+    shared_log_q: NDArray[np.float32]
+    """[C] likewise."""
 
 
 class NegativeDraws:
@@ -102,7 +108,20 @@ class NegativeDraws:
                 masked_shared |= self._pairs.known_to_all(shared, sources).T
             else:
                 masked_shared |= self._pairs.known_to_all(sources, shared)
-        return Candidates(own, shared, np.concatenate([masked_own, masked_shared], axis=1))
+        masked = np.concatenate([masked_own, masked_shared], axis=1)
+        return Candidates(own, shared, masked, self._log_q(own, len(rows)), self._log_q(shared, len(rows)))
+
+    def _log_q(self, candidates: NDArray[np.int64], pairs: int) -> NDArray[np.float32]:
+        """Logarithms of how often candidates are expected among all those of one of so many pairs."""
+        negatives = self._negatives
+        if not negatives.log_q:
+            return np.empty(0, np.float32)
+        by_degree = self._pairs.in_degrees(candidates.ravel()).reshape(candidates.shape) / self._pairs.number
+        share, drawn = negatives.degree_share, negatives.uniform + negatives.joint
+        expected = drawn * ((1 - share) / len(self._drawn_from) + share * by_degree)
+        if negatives.in_batch:
+            expected = expected + pairs * by_degree
+        return np.log(np.maximum(expected, np.finfo(np.float32).tiny)).astype(np.float32)
 
     def _own(
         self, rows: NDArray[np.int64], sources: NDArray[np.int64], destinations: NDArray[np.int64], epoch: int

@@ -36,6 +36,10 @@ class Pairs:
     """[G, K + C] candidates that count nothing, own ones first."""
     rows: NDArray[np.int64]
     """[G] numbers of the pairs."""
+    own_log_q: NDArray[np.float32]
+    """[G, K] logarithms of how often each candidate is expected among all of its pair; empty where nobody asks."""
+    shared_log_q: NDArray[np.float32]
+    """[C] likewise."""
     excluded: Ends
     """Edges that the micro-batch must not see."""
     turned: bool = False
@@ -134,6 +138,8 @@ class LinkPlan:
             shared=ends[2 * number + candidates.own.size :],
             masked=candidates.masked,
             rows=rows,
+            own_log_q=candidates.own_log_q,
+            shared_log_q=candidates.shared_log_q,
             excluded=excluded,
             turned=self._turned,
         )

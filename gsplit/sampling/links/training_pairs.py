@@ -45,6 +45,14 @@ class TrainingPairs:
         local = self._layout.positions[destinations].astype(np.int64)
         return self._graph.indices[self._graph.indptr[local] + places].astype(np.int64), local
 
+    def in_degrees(self, vertices: NDArray[np.int64]) -> NDArray[np.int64]:
+        """How many pairs have each of some vertices as their destination, [n]."""
+        if self._given is None:
+            return self._graph.indptr[vertices + 1] - self._graph.indptr[vertices]
+        ids = self._layout.permutation[vertices]
+        ends = (_first(self._given, np.zeros_like(ids), each) for each in (ids + 1, ids))
+        return next(ends) - next(ends)
+
     def distinct(self, end: int) -> NDArray[np.int64] | None:
         """The vertices that are the source (0) or the destination (1) of some pair: [n] layout ids; None: all are.
 

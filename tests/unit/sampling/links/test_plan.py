@@ -184,6 +184,25 @@ def test_candidates_by_degree_follow_the_destinations(layouts):
     assert mean[0.0] == pytest.approx(degrees.mean(), rel=0.25)
 
 
+@pytest.mark.parametrize("parts", [1, 3])
+def test_candidates_say_how_often_they_are_expected(layouts, parts):
+    layout = layouts(parts)
+    pairs = TrainingPairs(layout)
+    degrees = np.zeros(120)
+    np.add.at(degrees, layout.permutation[pairs.ends(np.arange(pairs.number))[1]], 1)
+    negatives = Negatives(uniform=2, joint=5, in_batch=True, degree_share=0.4, log_q=True)
+    sampler = micro_batches(layout, rule_of(negatives=negatives)).sample(0, 0, 0)
+    segments = [sampler.segment(rank) for rank in range(parts)]
+    groups = segments[0].pairs.groups_of_all
+    expected = 7 * (0.6 / 120 + 0.4 * degrees / pairs.number) + groups * degrees / pairs.number
+    for segment in segments:
+        found = decoded(segment, segments, layout)
+        own, shared = segment.log_q
+        for row, (_, _, candidates, _) in zip(segment.pair_rows, found.values(), strict=True):
+            values = np.concatenate([own[list(found).index(row)], shared])
+            assert values == pytest.approx(np.log(expected[candidates]), rel=1e-5)
+
+
 @pytest.mark.parametrize("parts", [1, 2, 4])
 def test_law_7_no_mini_batch_sees_what_it_asks(layouts, parts):
     layout = layouts(parts)
