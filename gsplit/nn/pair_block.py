@@ -28,8 +28,6 @@ class PairScores(NamedTuple):
     """[G, K + C]"""
     masked: Tensor | None
     """bool [G, K + C]: candidates that count nothing; None: all count."""
-    log_q: Tensor | None = None
-    """[G, K + C] logarithms of how often each candidate is expected among all of its pair; None: nobody asked."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,10 +88,13 @@ class PairBlock:
         negative = decoder.groups(sources, own)
         if len(shared):
             negative = torch.cat([negative, decoder.matrix(sources, shared)], 1)
-        return PairScores(decoder(sources, destinations), negative, self.masked, self._log_q())
+        return PairScores(decoder(sources, destinations), negative, self.masked)
 
-    def _log_q(self) -> Tensor | None:
-        """[G, K + C] of own candidates and of shared ones."""
+    def log_q(self) -> Tensor | None:
+        """[G, K + C] logarithms of how often each candidate is expected among those of its pair.
+
+        None where nobody asked (``--log-q``).
+        """
         number = len(self.sources)
         parts = [self.own_log_q, None if self.shared_log_q is None else self.shared_log_q.expand(number, -1)]
         found = [part for part in parts if part is not None]

@@ -112,7 +112,7 @@ class Dropping(Products):
 def test_a_decoder_drops_nothing_in_evaluation(here, layouts, tmp_path):
     changes = {"score": f"{__name__}:Dropping", "lr": 1e-30}
     summaries = [trained(layouts(world), tmp_path / str(world), **changes)[0] for world in (1, 3)]
-    for name in BASE["metrics"].split(","):
+    for name in str(BASE["metrics"]).split(","):
         one, other = (summary[f"test_{name}"] for summary in summaries)
         assert one == pytest.approx(other, rel=1e-12), name
 

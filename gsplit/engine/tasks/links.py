@@ -52,7 +52,7 @@ class LinkTask:
         decoder = decoder_in(model)
         assert decoder is not None
         scores = pairs.scores(vectors, decoder)
-        loss = self.loss.loss(*scores) / max(1, counted)
+        loss = self.loss.loss(*scores, pairs.log_q()) / max(1, counted)
         return Forward(vectors, mini_batch.comm.tie(loss), None, counted)
 
 
