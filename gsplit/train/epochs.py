@@ -19,6 +19,7 @@ from gsplit.engine.evaluation import Evaluator, Stopped
 from gsplit.engine.metrics import key_of
 from gsplit.engine.minibatch import MiniBatch
 from gsplit.engine.step import StepResult
+from gsplit.engine.tasks import VertexTask
 from gsplit.errors import InputError
 from gsplit.optim import follow
 from gsplit.runs import checkpoint
@@ -212,8 +213,9 @@ def end_epoch(trainer: Trainer, outputs: list[tuple[Tensor, Tensor]]) -> None:
     if trainer.member.rank == 0:
         trainer.log.append([record])
         say(_line(record, key_of(trainer.evaluator.names[0])))
-        if not progress.targets:
-            logger.warning("no mini-batch of epoch %d had a training vertex, so nothing was learned", epoch)
+        if not progress.weight:
+            what = "training vertex" if isinstance(trainer.task, VertexTask) else "pair with candidates"
+            logger.warning("no mini-batch of epoch %d had a %s that counts, so nothing was learned", epoch, what)
         elif record["loss"] is None and config.stop_on_nan == "never":
             logger.warning("the loss is not finite any more, so no checkpoint is written; try a lower --lr")
     check_epoch(trainer)

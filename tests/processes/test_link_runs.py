@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -12,12 +13,13 @@ import torch.nn.functional as F
 from support.graphs import lay_out, random_graph
 from support.links import linked_graph, linked_layouts
 from support.messages import line_with, says
-from support.runs import records
+from support.runs import records, trainer_of
 
 import gsplit
 from gsplit import TrainConfig
 from gsplit.errors import InputError
 from gsplit.runs import checkpoint
+from gsplit.train import loop as loop_of_trainer
 
 BASE = {
     "device": "cpu",
@@ -244,6 +246,27 @@ def test_a_mini_batch_of_many_pairs_is_warned_of(here, refusing, tmp_path, caplo
     assert any(all(part in record.message for part in ("--batch-size 100", "tenth")) for record in caplog.records), (
         line_with()
     )
+
+
+def warnings_of(member, config):
+    with mock.patch("gsplit.train.epochs.logger.warning") as warning:
+        loop_of_trainer.train(trainer_of(member, config))
+    return [call.args[0] % call.args[1:] for call in warning.call_args_list]
+
+
+@pytest.mark.parametrize(
+    ("pairs", "changes"),
+    [([[i, i] for i in range(5)], {"negatives": "uniform:2,joint:3"}), ([[3, 4]], {"negatives": "in-batch"})],
+)
+def test_pairs_that_teach_nothing_are_warned_of(pool, tmp_path, pairs, changes):
+    graph = linked_graph(30, 4, given=True)
+    layout = lay_out(replace(graph, links=replace(graph.links, train=np.array(pairs))), tmp_path, parts=2)
+    changes = {**BASE, "loss": "bpr", "metrics": None, "epochs": 1, **changes}
+    config = TrainConfig(layout=layout.path, out=tmp_path / "run", **changes)
+    (said,), nothing = pool.run(2, warnings_of, config)
+    says(said, "epoch 1, pair")
+    assert nothing == []
+    assert records(tmp_path / "run")[0]["loss"] is None
 
 
 def test_a_graph_without_labels_or_training_vertices_is_for_links(here, tmp_path):
