@@ -64,7 +64,7 @@ if __name__ == "__main__":  # trainers are processes that import this script
     summary = gsplit.train(folder / "layout", config)
     print(f"of the pairs held out {summary['test_hits@10']:.0%} are among the ten best of all songs")
 
-    vectors = gsplit.predict(folder / "run", folder / "layout", what="embeddings", layer=2, vertices=names)
-    best = np.argsort(-(vectors @ vectors[0]))  # a pair's score is the product of its vectors
-    print(f"goes with {names[0]}: {', '.join(names[best[best != 0][:10]])}")
+    ten = folder / "neighbours.csv"  # top_k=10, and none that was played next to it already
+    gsplit.predict(folder / "run", folder / "layout", what="neighbours", vertices=names[:1], out=ten, overwrite=True)
+    print(ten.read_text(), end="")
     print(f"all files are in {folder}")

@@ -139,6 +139,8 @@ def test_links(read, tmp_path):
     assert set(ranked) == {"run", "run-own", "run-loop"}
     assert all(summary["test_mrr"] > 0.008 for summary in ranked.values())  # 0.0075 by chance, of 1,000 vertices
     assert ranked["run"]["test_hits@10"] > 0
+    neighbours = (tmp_path / "neighbours.csv").read_text().splitlines()
+    assert (neighbours[0], len(neighbours)) == ("source,destination,rank,score", 1 + 10 * 1000)
     found = float(re.search(r"test MRR (0\.\d+)", printed["python link_loop.py"])[1])
     assert found == pytest.approx(ranked["run-loop"]["test_mrr"], abs=1e-4)
 
