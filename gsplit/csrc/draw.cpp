@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t LINE_BYTES = 64;
 constexpr int64_t FETCH_BYTES = 512;  // neighbours that are fetched whole, before it is known which are drawn
-constexpr uint32_t FETCH_DRAWS = 64;
+constexpr int32_t FETCH_DRAWS = 64;
 
 void prefetch(const void* address) { __builtin_prefetch(address); }
 
@@ -21,6 +21,7 @@ void prefetch(const void* address) { __builtin_prefetch(address); }
 
 /// How many neighbours there are and how many will be drawn; fetches the neighbours.
 template <class Index>
+template <bool EXCLUDES>
 void Drawer<Index>::look_up(int64_t vertex, int64_t fan_out, uint64_t hop_prefix, const Exclusions<Index>* exclusions,
                             Destination& destination) {
   const int64_t begin = graph_.indptr[vertex];
@@ -33,8 +34,8 @@ void Drawer<Index>::look_up(int64_t vertex, int64_t fan_out, uint64_t hop_prefix
   const uint64_t global_id = graph_.global_ids.empty() ? vertex : graph_.global_ids[vertex];
   destination.state = fold_word(hop_prefix, global_id);
   destination.chosen = false;
-  if (exclusions != nullptr && exclusions->has(vertex)) [[unlikely]]
-    return choose_around(exclusions->of(vertex), fan_out, destination);
+  if constexpr (EXCLUDES)
+    if (exclusions->has(vertex)) return choose_around(exclusions->of(vertex), fan_out, destination);
   const auto length = static_cast<int64_t>(degree * sizeof(Index));
   if (length <= FETCH_BYTES || destination.count == degree) {
     const auto* bytes = reinterpret_cast<const char*>(destination.neighbours);
@@ -59,17 +60,27 @@ void Drawer<Index>::choose(Destination& destination) {
 /// `before` is, exclude.hpp says. Fewer are drawn than there are neighbours, so read() goes by the draws.
 template <class Index>
 void Drawer<Index>::choose_around(std::span<const uint32_t> before, int64_t fan_out, Destination& destination) {
-  const auto left = static_cast<uint32_t>(destination.degree - before.size());
-  destination.count = static_cast<int32_t>(fan_out < 0 ? left : std::min<int64_t>(left, fan_out));
-  const auto count = static_cast<uint32_t>(destination.count);
-  if (destination.draws.size() <= count) destination.draws.resize(count + 1);
-  uint32_t* draws = destination.draws.data();
-  if (count == left) std::iota(draws, draws + count, 0);
-  else chooser_.choose(destination.state, left, count, draws);
-  for (uint32_t i = 0; i < count; ++i)
-    draws[i] += static_cast<uint32_t>(std::upper_bound(before.begin(), before.end(), draws[i]) - before.begin());
-  destination.chosen = true;
-  for (uint32_t i = 0; i < std::min(count, FETCH_DRAWS); ++i) prefetch(destination.neighbours + draws[i]);
+  const auto excluded = static_cast<int32_t>(before.size());
+  const int64_t degree = destination.degree, left = degree - excluded;
+  const auto count = static_cast<int32_t>(fan_out < 0 ? left : std::min(left, fan_out));
+  destination.count = count;
+  if (count == left) {
+    destination.draws.resize(count + 1);
+    uint32_t* to = destination.draws.data();
+    for (int32_t r = 0, j = 0; r <= excluded; ++r)
+      for (const auto end = static_cast<int32_t>(r < excluded ? before[r] : left); j < end; ++j) *to++ = j + r;
+    destination.chosen = true;
+  } else {
+    destination.degree = left;
+    choose(destination);
+    destination.degree = degree;
+    uint32_t* draws = destination.draws.data();
+    for (int32_t r = 0; r < excluded; ++r) {
+      const auto position = static_cast<int32_t>(before[r]) + r;  // what comes at it or behind moves on by one
+      for (int32_t i = 0; i < count; ++i) draws[i] += static_cast<int32_t>(draws[i]) >= position;
+    }
+  }
+  for (int32_t i = 0; i < std::min(count, FETCH_DRAWS); ++i) prefetch(destination.neighbours + destination.draws[i]);
 }
 
 /// Writes the neighbours drawn to the output, from place `at` on.
@@ -92,8 +103,10 @@ void Drawer<Index>::read(Destination& destination, bool positions, int64_t at, D
 }
 
 template <class Index>
-void Drawer<Index>::draw(const Run& run, std::span<const int64_t> destinations, int64_t fan_out, uint64_t hop_prefix,
-                         const Exclusions<Index>* exclusions, bool positions, Drawn<Index>& drawn) {
+template <bool EXCLUDES>
+void Drawer<Index>::draw_rows(const Run& run, std::span<const int64_t> destinations, int64_t fan_out,
+                              uint64_t hop_prefix, const Exclusions<Index>* exclusions, bool positions,
+                              Drawn<Index>& drawn) {
   drawn.run = run;
   drawn.counts.resize(run.last_row - run.first_row);
   drawn.neighbours.clear();
@@ -105,7 +118,7 @@ void Drawer<Index>::draw(const Run& run, std::span<const int64_t> destinations, 
     if (!graph_.global_ids.empty()) prefetch(&graph_.global_ids[destinations[row]]);
   };
   const auto look_up_row = [&](int64_t row) {
-    if (row < run.last_row) look_up(destinations[row], fan_out, hop_prefix, exclusions, ring_[row % RING]);
+    if (row < run.last_row) look_up<EXCLUDES>(destinations[row], fan_out, hop_prefix, exclusions, ring_[row % RING]);
   };
   for (int64_t row = run.first_row; row < run.first_row + 2 * BURST; ++row) fetch_row(row);
   for (int64_t row = run.first_row; row < run.first_row + BURST; ++row) look_up_row(row);
@@ -129,6 +142,13 @@ void Drawer<Index>::draw(const Run& run, std::span<const int64_t> destinations, 
       at += ring_[row % RING].count;
     }
   }
+}
+
+template <class Index>
+void Drawer<Index>::draw(const Run& run, std::span<const int64_t> destinations, int64_t fan_out, uint64_t hop_prefix,
+                         const Exclusions<Index>* exclusions, bool positions, Drawn<Index>& drawn) {
+  if (exclusions == nullptr) draw_rows<false>(run, destinations, fan_out, hop_prefix, nullptr, positions, drawn);
+  else draw_rows<true>(run, destinations, fan_out, hop_prefix, exclusions, positions, drawn);
 }
 
 template class Drawer<int32_t>;

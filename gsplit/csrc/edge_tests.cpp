@@ -36,7 +36,7 @@ void are_edges(const GraphView<Index>& graph, std::span<const int64_t> sources, 
   check_pairs(graph, sources, destinations);
   SourceFinder<Index> finder;
   visit_lists(graph, destinations, [&](size_t i, std::span<const Index> list) {
-    const auto source = static_cast<Index>(sources[i]);
+    auto source = static_cast<Index>(sources[i]);
     finder.look_for({&source, 1});
     out[i] = false;
     finder.find(list, [&](size_t) { out[i] = true; });

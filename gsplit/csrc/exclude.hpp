@@ -49,12 +49,14 @@ class Exclusions {
   struct Pair {
     Index destination;
     Index source;
-    friend auto operator<=>(const Pair&, const Pair&) = default;
   };
+
+  void sort_pairs();
 
   GraphView<Index> graph_;
   SourceFinder<Index> finder_;
-  Array<Pair> pairs_;        // ascending, distinct
+  Array<Pair> pairs_;        // by destination
+  Array<Pair> other_pairs_;  // scratch
   Array<Index> sources_;     // of these
   Array<Index> asked_;       // destinations of these, distinct
   Array<size_t> firsts_;     // [asked + 1] where the pairs of each begin

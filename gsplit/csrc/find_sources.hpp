@@ -1,15 +1,19 @@
 // Looking for some vertices in lists of in-neighbours, which are not sorted.
 //
-// A few are compared with a block of neighbours at a time; nothing is decided before the end of the block, so
-// compilers make vectors of it. Where there are more, a hash of each neighbour picks one bit of a filter that stays
-// in the first cache level, and those that pass, the wanted ones and one in 16 others, are searched for: a neighbour
-// costs a nanosecond, however many are wanted.
+// A few are compared with a block of neighbours at a time, as vectors. Where there are more, a hash of each neighbour
+// picks one bit of a filter that stays in the first cache level, and those that pass, the wanted ones and one in 16
+// others, are searched for: a neighbour costs a nanosecond, however many are wanted.
 #pragma once
 
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <cstring>
 #include <span>
+
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
 
 #include "draw.hpp"
 #include "memory.hpp"
@@ -20,10 +24,11 @@ namespace gsplit {
 template <class Index>
 class SourceFinder {
  public:
-  /// sources: ascending and distinct; the memory is looked into until the next call.
-  void look_for(std::span<const Index> sources) {
+  /// sources: in any order, which is changed, and perhaps repeated; the memory is looked into until the next call.
+  void look_for(std::span<Index> sources) {
     sources_ = sources;
     if (sources.size() <= FEW) return;
+    std::sort(sources.begin(), sources.end());
     const size_t bits = std::bit_ceil(BITS_EACH * sources.size());
     shift_ = 64 - std::countr_zero(bits);
     filter_.assign(bits / 64, 0);
@@ -37,25 +42,56 @@ class SourceFinder {
   }
 
  private:
-  static constexpr size_t FEW = 8;       // up to here comparing with each is cheaper
-  static constexpr size_t BLOCK = 32;    // neighbours that are compared before it is asked whether any was equal
-  static constexpr size_t CHUNK = 1024;  // neighbours of which those that pass are noted before they are searched for
+  static constexpr size_t FEW = sizeof(Index) == 4 ? 16 : 2;  // up to here comparing with each is cheaper
+  static constexpr size_t BLOCK = 32;      // neighbours that are compared before it is asked whether any was equal
+  static constexpr size_t CHUNK = 1024;    // neighbours of which those that pass are noted, then searched for
   static constexpr size_t BITS_EACH = 16;  // of the filter, for each source
 
   template <class Found>
   void compare(std::span<const Index> list, const Found& found) const {
-    for (size_t first = 0; first < list.size(); first += BLOCK) {
-      const auto block = list.subspan(first, std::min(BLOCK, list.size() - first));
-      int32_t equal = 0;
-      for (const Index source : sources_)
-        if (block.size() == BLOCK)
-          for (size_t i = 0; i < BLOCK; ++i) equal += block[i] == source;
-        else
-          for (const Index neighbour : block) equal += neighbour == source;
-      if (equal == 0) continue;
-      for (size_t i = 0; i < block.size(); ++i)
-        if (std::find(sources_.begin(), sources_.end(), block[i]) != sources_.end()) found(first + i);
+    if (list.size() < BLOCK) {
+      for (size_t i = 0; i < list.size(); ++i) {
+        bool equal = false;
+        for (const Index source : sources_) equal |= list[i] == source;
+        if (equal) found(i);
+      }
+      return;
     }
+    for (size_t first = 0; first < list.size(); first += BLOCK) {
+      const size_t begin = std::min(first, list.size() - BLOCK);  // the last block begins in the one before
+      uint32_t bits = equal_in(list.data() + begin) & (~uint32_t{0} << (first - begin));
+      for (; bits != 0; bits &= bits - 1) found(begin + std::countr_zero(bits));
+    }
+  }
+
+  /// One bit for each neighbour of a block: whether it is one of the sources.
+  uint32_t equal_in(const Index* block) const {
+#ifdef __SSE2__
+    if constexpr (sizeof(Index) == 4) {
+      const auto* fours = reinterpret_cast<const __m128i*>(block);
+      __m128i equal[BLOCK / 4] = {};
+      for (const Index source : sources_) {
+        const __m128i wanted = _mm_set1_epi32(source);
+        for (size_t i = 0; i < BLOCK / 4; ++i)
+          equal[i] = _mm_or_si128(equal[i], _mm_cmpeq_epi32(_mm_loadu_si128(fours + i), wanted));
+      }
+      const auto bits_of = [](const __m128i* four) {
+        return _mm_movemask_epi8(
+            _mm_packs_epi16(_mm_packs_epi32(four[0], four[1]), _mm_packs_epi32(four[2], four[3])));
+      };
+      return static_cast<uint32_t>(bits_of(equal) | bits_of(equal + 4) << 16);
+    }
+#endif
+    uint8_t equal[BLOCK] = {};
+    for (const Index source : sources_)
+      for (size_t i = 0; i < BLOCK; ++i) equal[i] |= block[i] == source;
+    uint32_t bits = 0;
+    for (size_t i = 0; i < BLOCK; i += 8) {
+      uint64_t bytes;
+      std::memcpy(&bytes, equal + i, 8);
+      bits |= static_cast<uint32_t>(bytes * 0x0102040810204080ULL >> 56) << i;  // byte i of eight becomes bit i
+    }
+    return bits;
   }
 
   template <class Found>

@@ -24,7 +24,7 @@ void sort_rows(uint64_t key, uint64_t num_rows, uint64_t begin, std::span<int64_
 }  // namespace
 
 void permuted_rows(uint64_t key, uint64_t num_rows, uint64_t begin, std::span<int64_t> out) {
-  key = fold_word(0, key);  // for rows are folded into keys by xor, which would tie those of close keys together
+  key = fold_word(0, key);  // rows are folded in by xor, so orders of keys that differ in few bits would be alike
   if (num_rows <= SORTED_ROWS) return sort_rows(key, num_rows, begin, out);
   const int bits = std::bit_width(num_rows - 1), low = (bits + 1) / 2;
   const std::array masks{(uint64_t{1} << (bits - low)) - 1, (uint64_t{1} << low) - 1};

@@ -87,7 +87,8 @@ class CoreSampler:
         """Have the next ``sample()``, and that alone, draw no edge ``sources[i] -> destinations[i]``, at any hop.
 
         Every copy of such an edge is left out; its reverse is where it is listed, too. The fan-out is drawn from the
-        other in-edges, uniformly, and vertices without excluded in-edges draw as ever.
+        other in-edges, uniformly, and vertices without excluded in-edges draw as ever. Of several calls the last
+        counts.
 
         Args:
             destinations, sources: int64 [X] layout ids, in any order, also repeated.

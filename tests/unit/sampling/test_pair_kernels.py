@@ -27,7 +27,7 @@ def test_edges_are_found_as_by_brute_force(dtype, n, mean_degree):
     is_edge = np.zeros((n, n), bool)
     is_edge[graph.indices, np.repeat(np.arange(n), np.diff(graph.indptr))] = True
     random = np.random.default_rng(0)
-    for number in (0, 1, 7, 8, 9, 300):
+    for number in (0, 1, 2, 3, 16, 17, 300):
         sources, candidates = random.integers(0, n, number), random.integers(0, n, 70)  # some of them repeat
         found = edges_from(graph.indptr, graph.indices, candidates, sources)
         assert found.dtype == bool
