@@ -145,7 +145,7 @@ def resolve(
     _check_company(run, layout)
     _check_scores_come(resolved, engine.num_batches(run, layout))
     # The plans of the whole graph count evaluation, too.
-    if task == "vertices" and resolved.strategy != "full" and not resolved.check_model:
+    if resolved.strategy != "full" and not resolved.check_model:
         check_evaluation(run, layout)
     if resolved.init_from is not None:
         _check_initial_weights(run, resolved.init_from, layout)

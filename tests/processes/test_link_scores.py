@@ -10,14 +10,20 @@ import torch
 from sklearn import metrics as sklearn
 from support import pool as pool_module
 from support.graphs import lay_out, random_graph
+from support.messages import line_with, says
 from support.models import make_model
+from support.runs import config_for
 
 from gsplit.data.links.edge_sets import Links, pair_order
 from gsplit.device.precision import Precision
-from gsplit.engine.evaluation import ranking
+from gsplit.engine.evaluation import evaluation_memory, ranking
+from gsplit.engine.evaluation.evaluation_memory import evaluated
 from gsplit.engine.evaluation.links import LinkEvaluator
 from gsplit.engine.inputs import SplitLoader
+from gsplit.engine.tasks.links import for_links
+from gsplit.errors import InputError
 from gsplit.features import EdgeLoader, FeatureLoader, HostRows
+from gsplit.launch.resolve import resolve
 from gsplit.models.prepared import prepare
 from gsplit.nn.decoders import MLP, Cosine, DistMult, Dot
 
@@ -183,3 +189,27 @@ def test_what_pairs_are_compared_with_is_recorded(pool, lay):
         {"pairs": 50, "candidates": "given", "filter": "none", "ties": "mean", "negatives": "given"},
         {"pairs": 40, "candidates": "all", "filter": "train", "ties": "mean", "negatives": "uniform:1"},
     ]
+
+
+def test_what_ranking_takes_is_known_before(lay, tmp_path, monkeypatch, caplog):
+    config = config_for(lay(2).path, tmp_path / "run", task="links", hidden=WIDTH, loss=None, fan_out=(3, 3))
+    found = evaluated(resolve(config), for_links(lay(2), WIDTH))
+    given = lay(2).graph.links.valid_candidates, lay(2).graph.links.valid
+    wanted = [len(np.unique(np.concatenate([each.reshape(-1) for each in given]))), 0]
+    wanted[1] = len(np.unique(np.concatenate([lay(2).graph.links.test, lay(2).graph.links.test_negatives])))
+    assert [(len(each.ids), each.copies) for each in found.asked] == [(wanted[0], 1), (wanted[1], 1)]
+    assert found.widths[-1] == WIDTH
+    for asked, number in (("all", N), ("uniform:2", 40 * 4)):
+        run = resolve(replace(config, evaluate_negatives=asked))
+        assert len(evaluated(run, for_links(lay(2), WIDTH)).asked[0].ids) == number
+    with pytest.raises(InputError, match=line_with("--evaluate-negatives, uniform:240, 240")):
+        resolve(replace(config, evaluate_negatives="uniform:240"))
+    monkeypatch.setattr(evaluation_memory, "TOLD_MULTIPLICATIONS", 50 * N * WIDTH)
+    caplog.set_level("INFO")
+    resolve(replace(config, evaluate_negatives="all"))
+    says(caplog.text, "50 test pairs", "240", "--evaluate-negatives uniform:1000")
+    assert "valid pairs" not in caplog.text
+    host = replace(evaluation_memory.host_memory(), available_bytes=1000)
+    monkeypatch.setattr(evaluation_memory, "host_memory", lambda: host)
+    with pytest.raises(InputError, match=line_with("test pairs and their candidates, --evaluate")):
+        resolve(replace(config, validate_every=0))

@@ -13,6 +13,7 @@ with all vertices in every level, is tried first; only where that does not fit a
 from __future__ import annotations
 
 import itertools
+import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -21,6 +22,14 @@ from numpy.typing import NDArray
 
 from gsplit.data import Layout
 from gsplit.device.precision import Precision
+from gsplit.engine.evaluation.candidates import (
+    drawn_candidates,
+    given_candidates,
+    given_negatives,
+    multiplications,
+    ranked_rows,
+    ranking_candidates,
+)
 from gsplit.engine.evaluation.exact import MAX_EDGES, MAX_ROW_BYTES, bounds_of
 from gsplit.engine.evaluation.sampled_targets import validated
 from gsplit.engine.evaluation.single_layers import single_layers_of
@@ -31,6 +40,12 @@ from gsplit.full.levels import levels_of
 from gsplit.limits import host_memory
 from gsplit.units import binary
 
+logger = logging.getLogger(__name__)
+
+TOLD_MULTIPLICATIONS = 10**12
+"""So many are told before a run that ranks pairs by them."""
+A_SECOND = 2 * 10**10
+"""Multiplications of a thread, fewer than a core of today makes."""
 ALL = "all neighbours"
 NOTHING = "--evaluate none takes nothing"
 
@@ -72,6 +87,9 @@ def evaluated(run: Run, layout: Layout) -> Evaluated | None:
         return None
     sampled = layers is None or config.evaluate == "sampled"
     widths = [graph.num_features, graph.num_classes] if layers is None or sampled else list(layers.widths)
+    if config.task == "links":
+        ranked = [_ranked(run, layout, name) for name in ("valid", "test") if name == "test" or config.validates]
+        return Evaluated(asked=ranked, widths=widths, sampled=sampled)
     valid_idx = (
         validated(layout, config.validate_vertices, config.seed) if config.validates else np.empty(0, np.int64)
     )
@@ -85,12 +103,72 @@ def evaluated(run: Run, layout: Layout) -> Evaluated | None:
     return Evaluated(asked=asked, widths=widths, sampled=sampled)
 
 
+def _ranked(run: Run, layout: Layout, name: str) -> Asked:
+    """What the pairs of a set need, at most: their vectors, which are gathered, and those of their candidates."""
+    config, links, n = run.config, layout.graph.links, layout.graph.num_vertices
+    pairs, candidates = ranked_pairs(run, layout, name)
+    each = drawn_candidates(candidates)
+    if candidates == "all" or each is not None:
+        ids = np.arange(n if each is None else min(n, pairs * (each + 2)))
+    else:
+        assert links is not None
+        of_set = links.edge_set(name)
+        assert of_set is not None
+        rows = ranked_rows(len(of_set), config.validate_vertices if name == "valid" else None, config.seed)
+        arrays = of_set, given_candidates(links, name), given_negatives(links, name)
+        of_pairs = [array if at == 2 else array[rows] for at, array in enumerate(arrays) if array is not None]
+        ids = np.unique(layout.positions[np.concatenate([array.reshape(-1) for array in of_pairs])])
+    return Asked(what=f"the {name} pairs and their candidates", ids=ids if pairs else ids[:0], copies=1)
+
+
+def ranked_pairs(run: Run, layout: Layout, name: str) -> tuple[int, str]:
+    """How many pairs of ``valid`` or ``test`` a run ranks, and among which candidates.
+
+    Raises:
+        InputError: for candidates that there are not.
+    """
+    config, links = run.config, layout.graph.links
+    assert links is not None
+    of_set = links.edge_set(name)
+    pairs = 0 if of_set is None else len(of_set)
+    if name == "valid" and config.validate_vertices is not None:
+        pairs = min(pairs, config.validate_vertices)
+    n, width = layout.graph.num_vertices, layout.graph.num_classes
+    if not pairs:
+        return 0, "all"
+    asked = config.evaluate_negatives
+    return pairs, ranking_candidates(asked, links, name, num_vertices=n, width=width, pairs=pairs)
+
+
+def check_ranking(run: Run, layout: Layout) -> None:
+    """Refuse candidates that there are not, and say what ranking takes where that is long.
+
+    Raises:
+        InputError: by the flag.
+    """
+    if run.config.evaluate == "none":
+        return
+    n, width = layout.graph.num_vertices, layout.graph.num_classes
+    for name in ("valid", "test"):
+        pairs, candidates = ranked_pairs(run, layout, name)
+        number = multiplications(pairs, n, width)
+        if candidates == "all" and number >= TOLD_MULTIPLICATIONS:
+            seconds = number / (A_SECOND * run.trainers * max(1, run.config.threads))
+            logger.info(
+                "%d %s pairs are ranked among all %d vertices: %.1e multiplications, some %.0f s; "
+                "--evaluate-negatives uniform:1000 takes fewer",
+                *(pairs, name, n, number, seconds),
+            )
+
+
 def check_evaluation(run: Run, layout: Layout) -> None:
     """Refuse a run whose validation, test or predictions would not fit; models computed as a whole are not asked.
 
     Raises:
         InputError: with the memory that is wanting.
     """
+    if run.config.task == "links":
+        check_ranking(run, layout)
     found = evaluated(run, layout)
     if found is None:
         return
