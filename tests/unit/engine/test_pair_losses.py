@@ -154,10 +154,10 @@ def test_bce_and_softmax_are_pytorchs():
     scores = torch.cat([positive, negative[~masked]])
     labels = torch.cat([torch.ones(8), torch.zeros(len(scores) - 8)]).double()
     theirs = F.binary_cross_entropy_with_logits(scores, labels)
-    assert of("bce").loss(positive, negative, masked).item() / len(scores) == pytest.approx(float(theirs), rel=1e-9)
+    assert of("bce").loss(positive, negative, masked).item() / len(scores) == pytest.approx(theirs.item(), rel=1e-9)
     logits = torch.cat([positive.unsqueeze(1), negative.masked_fill(masked, -torch.inf)], dim=1) / T
     theirs = F.cross_entropy(logits, torch.zeros(8, dtype=torch.int64))
-    assert of("softmax").loss(positive, negative, masked).item() / 8 == pytest.approx(float(theirs), rel=1e-12)
+    assert of("softmax").loss(positive, negative, masked).item() / 8 == pytest.approx(theirs.item(), rel=1e-12)
 
 
 def each_group(positive, negative, mask):
