@@ -184,7 +184,9 @@ class NegativeDraws:
 
 
 def below(n: int, words: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Numbers below n < 2^32 of uniform 64-bit words: the high half of their product with n."""
+    """Numbers below n of uniform 64-bit words: the high half of their product with n; of n from 2^32 on the rest."""
+    if n >= 2**32:
+        return (words % np.uint64(n)).astype(np.int64)
     high, low, factor = words >> np.uint64(32), words & np.uint64(2**32 - 1), np.uint64(n)
     return ((high * factor + ((low * factor) >> np.uint64(32))) >> np.uint64(32)).astype(np.int64)
 
