@@ -96,7 +96,8 @@ class LinksConfig(Checked):
     ] = "uniform:1"
     """What each pair is compared with, kinds with commas. uniform:K: K destinations of its own out of all vertices;
     joint:K: K for all pairs of a mini-batch; in-batch: the destinations of all its other pairs, whichever GPU has
-    them (with --strategy data or --split-group both are of a micro-batch); hard:K: K of the graph's hard negatives."""
+    them (with --strategy data or --split-group both are of a micro-batch); hard:K: K of the graph's hard
+    negatives."""
     negatives_from: Annotated[Literal["vertices", "destinations"], Only(task="links"), RESULTS] = "vertices"
     """What is drawn from: all vertices, or those alone that are a destination (with --corrupt source: a source) of
     some training pair, as where users and items are vertices of one graph."""
@@ -108,8 +109,8 @@ class LinksConfig(Checked):
     """Draw no candidate that the graph or the training pairs know as a link of the same vertex. Validation and test
     pairs are never looked at."""
     exclude: Annotated[Literal["targets", "none"], Only(task="links"), RESULTS] = "targets"
-    """targets: no mini-batch sees the edges that it asks for, nor their reverses; with --strategy data or --split-group
-    no micro-batch its own."""
+    """targets: no mini-batch sees the edges that it asks for, nor their reverses; with --strategy data or
+    --split-group no micro-batch its own."""
     exclude_below: Annotated[int | None, Range(1), Only(task="links"), Only(exclude="targets"), RESULTS] = None
     """Exclude an edge only where one of its ends has fewer in-edges than this."""
     embedding: Annotated[int | None, Range(1), Only(task="links"), RESULTS] = None
