@@ -18,8 +18,8 @@ std::vector<Place> places_of(std::span<const int64_t> offsets, std::span<const i
   places.reserve(targets.size());
   std::vector<int32_t> next(offsets.size() - 1, 0);
   for (int64_t target : targets) {
-    const auto owner = static_cast<int32_t>(
-        std::upper_bound(offsets.begin() + 1, offsets.end() - 1, target) - offsets.begin() - 1);
+    const auto owner =
+        static_cast<int32_t>(std::upper_bound(offsets.begin() + 1, offsets.end() - 1, target) - offsets.begin() - 1);
     places.push_back({owner, next[owner]++});
   }
   return places;
