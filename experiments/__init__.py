@@ -2,6 +2,7 @@
 
 - ``paper``: what the paper shows in a table or a figure, beside its numbers.
 - ``compare``: whole epochs of GSplit, DGL, PyG and others in turn.
+- ``links``: what pairs of vertices make twice, send and take, beside DGL and PyG.
 - ``micro``: one part of the system at a time.
 - ``faults``: runs that are hurt and files that are damaged, at random.
 - ``odd_numbers``: NaN, infinity and numbers near the ends of their types, in what is imported and in flags.

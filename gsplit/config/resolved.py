@@ -31,10 +31,10 @@ class Placed(TrainConfig):
     """What is learned."""
 
     @classmethod
-    def of(cls, asked: TrainConfig, trainers: int, device: str) -> Placed:
-        """Return what is known before an engine decides: trainers, their devices, layers, dropout and precision."""
+    def of(cls, asked: TrainConfig, trainers: int, device: str, task: TaskName = "vertices") -> Placed:
+        """Return what is known before an engine decides: trainers, devices, layers, dropout, precision and task."""
         known = {"gpus": trainers, "device": device, "num_layers": asked.layers, "dropout": asked.share_dropped}
-        known |= {"precision": asked.precision or "32", "task": asked.task or "vertices"}
+        known |= {"precision": asked.precision or "32", "task": task}
         return cls(**(vars(asked) | known))
 
     def resolved(

@@ -72,7 +72,7 @@ class Run:
         goes by the width, and the precision. A loss that was handed over has the name that it goes by.
         """
         given = {name: getattr(self.asked, name) for name in marked(type(self.asked), RESULTS)}
-        given |= {name: getattr(self.config, name) for name in ("exchange", "dropout", "precision")}
+        given |= {name: getattr(self.config, name) for name in ("exchange", "dropout", "precision", "task")}
         if self.own_loss is not None:
             given["loss"] = self.own_loss.name
         return {name: None if name in self.unused else value for name, value in given.items()}

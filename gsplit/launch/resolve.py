@@ -109,14 +109,13 @@ def resolve(
         out=out,
         threads=threads_of(config.threads, trainers),
         precision=_precision(config, device),
-        task=task,
     )
     own: OwnLoss | OwnPairLoss | None
     if task == "links":
         own = own_pair_loss(config.loss, cast("PairFunction | None", loss), Precision.named(asked.precision).dtype)
     else:
         own = _loss_of_labels(asked, layout, loss)
-    placed, width = Placed.of(asked, trainers, device), asked.train_features
+    placed, width = Placed.of(asked, trainers, device, task), asked.train_features
     described = describe(placed, layout.graph if width is None else with_width(layout.graph, width), model)
     engine, resolved = resolved_by_engine(_with_rows(placed, layout, described), layout)
     facts = facts_of(resolved, "links" if task == "links" else layout.graph.task, described, own)

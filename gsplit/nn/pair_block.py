@@ -20,7 +20,13 @@ from gsplit.nn.exchange import BatchComm, Route, exchange
 
 
 class PairScores(NamedTuple):
-    """Scores of G pairs, and of K + C candidates in the place of the destination of each."""
+    """Scores of G pairs, and of K + C candidates in the place of the destination of each.
+
+    Examples:
+        >>> scores = PairScores(torch.tensor([2.0]), torch.tensor([[0.5, 3.0]]), torch.tensor([[False, True]]))
+        >>> scores.negative[~scores.masked]
+        tensor([0.5000])
+    """
 
     positive: Tensor
     """[G]"""
@@ -35,6 +41,15 @@ class PairBlock:
     """The pairs that a trainer scores: G pairs with K candidates of their own each, and C that all share.
 
     Rows count the own targets first, then the rows received from trainer 0, 1, ...
+
+    Examples:
+        >>> from gsplit.nn.decoders import Dot
+        >>> def ids(*values):
+        ...     return torch.tensor(values, dtype=torch.int32)
+        >>> about = {"rows": None, "groups_of_all": 1, "negatives_of_all": 1, "route": None, "comm": None}
+        >>> pair = PairBlock(sources=ids(0), destinations=ids(1), own=ids([2]), shared=ids(), masked=None, **about)
+        >>> pair.scores(torch.tensor([[1.0], [2.0], [3.0]]), Dot()).negative
+        tensor([[3.]])
     """
 
     sources: Tensor

@@ -15,6 +15,7 @@ ALLOWED = {
     "compare": {"shared", "baselines"},
     "ablation": {"shared", "baselines", "compare"},
     "full_graph": {"shared", "baselines"},
+    "links": {"shared", "baselines"},
     "micro": {"shared"},
     "faults": {"shared"},
     "differential": {"shared"},
