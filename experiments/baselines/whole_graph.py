@@ -91,13 +91,13 @@ class Net(nn.Module):
 
 
 @torch.no_grad()
-def pyg_conv(own: Any) -> nn.Module:
-    """PyG's convolution with the weights of ours."""
+def pyg_conv(own: Any, *, cached: bool = True) -> nn.Module:
+    """PyG's convolution with the weights of ours; ``cached`` for GCN on a graph that stays the same."""
     from torch_geometric.nn import GCNConv, SAGEConv
 
     conv: Any
     if isinstance(own, ours.GCNConv):
-        conv = GCNConv(own.lin.in_features, own.lin.out_features, cached=True)
+        conv = GCNConv(own.lin.in_features, own.lin.out_features, cached=cached)
         conv.lin.weight.copy_(own.lin.weight)
         conv.bias.copy_(own.bias)
     else:

@@ -11,33 +11,25 @@ standard ``error``; and ``groups``, the same of all pairs, and of those of each 
 
 from __future__ import annotations
 
-import io
 import tempfile
 from collections.abc import Sequence
-from contextlib import closing, redirect_stdout
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Annotated, Any
-
-import torch
 
 from experiments.rules.reach import RECIPES, SMALL, epochs_of, settings
 from experiments.shared import real_graphs
 from experiments.shared.datasets import dealt_layout, store_of
 from experiments.shared.experiment import Experiment, Flags
 from experiments.shared.flags import Positive, names_of
+from experiments.shared.in_process import trained_here
 from experiments.shared.results import printed
 from experiments.shared.rounds import scores
 from gsplit import cli
 from gsplit.config.model import PrecisionName
 from gsplit.config.train import TrainConfig
 from gsplit.data import open_layout
-from gsplit.engine.rows.shared import Shared
-from gsplit.launch.resolve import resolve
-from gsplit.parallel import Member
-from gsplit.train import loop
-from gsplit.train.summary import finish
 
 SPARSE = {name: value for name, value in SMALL.flags.items() if name != "input_dropout"}
 DENSE = {"hidden": 64, "dropout": 0.5, "weight_decay": 1e-4, "lr": 0.01}
@@ -121,16 +113,7 @@ def cell(layout: Path, dataset: str, model: str, way: str, config: PrecisionsCon
 
 def tested(config: TrainConfig) -> float:
     """Test accuracy of a run with one trainer, which lives in this process."""
-    quiet = redirect_stdout(io.StringIO())
-    with tempfile.TemporaryDirectory() as out, closing(Shared.create(1)) as shared, quiet:
-        run = resolve(replace(config, out=Path(out)))
-        torch.set_num_threads(1)
-        trainer = loop.ready(Member(rank=0, world=1, device=torch.device("cpu")), run, shared)
-        loop.train(trainer)
-        summary = finish(trainer)
-        trainer.close()
-    assert summary is not None
-    accuracy: float = summary["test_accuracy"]
+    accuracy: float = trained_here(config)[1]["test_accuracy"]
     return accuracy
 
 
