@@ -31,10 +31,11 @@ from gsplit.data.labels.class_names import checked_names
 from gsplit.data.labels.notes import remark
 from gsplit.data.labels.random_sets import check_shares, random_sets
 from gsplit.data.labels.time_sets import check_bounds, sets_by_time
-from gsplit.data.links.edge_sets import Links, check_ends, check_links, check_pairs
-from gsplit.data.links.hard_negatives import write_hard_negatives
+from gsplit.data.links.edge_sets import Links, check_ends, check_links, check_pairs, check_rows
+from gsplit.data.links.hard_negatives import matched_rows, write_hard_negatives
 from gsplit.data.links.held_out import HeldOut, Leaks, Withheld
 from gsplit.data.links.random_edges import Hashes, RandomEdges, check_edge_shares, hashes_of_ids, hashes_of_numbers
+from gsplit.data.links.supervision import Share, Supervised
 from gsplit.data.links.time_edges import TimedEdges
 from gsplit.data.repeats import OUTCOMES, counted, resolved
 from gsplit.data.store import FILE, FORMAT, VERSION, describe, save_links, version_of
@@ -74,8 +75,14 @@ class BuildOptions(Checked):
     edges between two vertices fall together; those of valid and test are no edges of the graph any more. Or, with
     --edge-time, two bounds, as 2024-01-01,2024-07-01."""
     leaks: Leaks = "refuse"
-    """What becomes of message edges that are validation or test pairs, or their reverses: refuse them, drop them, or
-    keep them."""
+    """What becomes of message edges that are validation or test pairs, or their reverses, and of pairs in two sets:
+    refuse them, drop them, or keep them."""
+    message_edges: Literal["train", "all"] | None = None
+    """Edges along which vertices aggregate: all of the source but those of validation and test pairs (the default),
+    or those of the training pairs alone, in both directions."""
+    supervision: Annotated[float | None, Range(above=0, below=1)] = None
+    """Share of the training pairs to take out of the message edges, with their reverses; only these are trained on
+    then."""
     num_vertices: Annotated[int | None, Range(1)] = None
     """Number of vertices; by default what the source, features or labels tell, or the largest id."""
     task: Literal["classification", "regression"] = "classification"
@@ -158,6 +165,7 @@ def fill_store(
         if source.links is not None:
             check_ends(source.links, len(indptr) - 1, source.row)
         links = withheld.links(source.where)
+        links = _with_rows(links, source, indptr, writer.mapped("indices"))
     if source.maybe_header is not None and options.num_vertices is None:
         _check_header(source.maybe_header, indptr, writer.mapped("indices"))
     labelled = labelled or _labelled(source, len(indptr) - 1, options)
@@ -178,8 +186,7 @@ def fill_store(
         **ids,
     )
     if links is not None:
-        shown = str if source.ids is None else source.ids.shown
-        check_links(links, graph.num_vertices, graph.num_edges, source.where, shown)
+        check_links(links, graph.num_vertices, graph.num_edges, source.where)
         save_links(writer, graph)
         if source.hard_pairs is not None:
             check_pairs(source.hard_pairs, graph.num_vertices, partial(source.row, "hard_negatives"))
@@ -188,7 +195,12 @@ def fill_store(
     check_vertex_sets(graph, source.where, source.entry, str if source.ids is None else source.ids.shown)
     header = {"format": FORMAT, "version": version_of(graph), **describe(graph), "name": name, "source": described_as}
     if withheld is not None:
-        header["links"] |= withheld.described()
+        facts, before = withheld.described(), source.link_facts
+        header["links"] |= {**before, **facts}
+        if options.message_edges == "all":
+            header["links"].pop("message", None)
+        if removed := before.get("removed", 0) + facts.get("removed", 0):
+            header["links"]["removed"] = removed
     if ids_described is not None:
         header["ids"] = ids_described
     if columns:
@@ -210,26 +222,64 @@ def _withheld(
     """Return which edges are pairs to be predicted; None where there are no links.
 
     Raises:
-        InputError: for bounds of times that there are not.
+        InputError: for bounds of times that there are not, or training pairs that are not apart from the edges.
     """
+    train = None if source.links is None else source.links.train
+    share, before = _share(source, options, train), source.link_facts.get("supervision")
+    if options.message_edges == "train" and (train is None or before is not None):
+        raise InputError(
+            f"--message-edges train: {'all' if train is None else 'no'} edges of {source.where} are training pairs; "
+            "give --train-edges FILE or drop it"
+        )
+    if not (options.edge_split or share or source.links is not None or source.hard_pairs is not None):
+        return None
+    hashes: Hashes = hashes_of_numbers
+    if ids_described is not None and (options.edge_split or share):
+        assert source.num_vertices is not None
+        kept = kept_ids.KeptIds(folder, ids_described, source.num_vertices)
+        hashes = hashes_of_ids(kept.pieces(IDS_AT_ONCE))
+    withheld = _held_out(source, options, hashes)
+    return withheld if share is None else Supervised(withheld, share, hashes, train, undirected=options.undirected)
+
+
+def _share(source: GraphSource, options: BuildOptions, train: NDArray[np.int64] | None) -> Share | None:
+    """Return which training pairs are taken out of the message edges, now or as before."""
+    before = source.link_facts.get("supervision")
+    if options.supervision is None:
+        return None if before is None else Share(**before)
+    if before is not None:
+        raise InputError(f"{source.where} has a share of training pairs apart already; drop --supervision")
+    return Share(share=options.supervision, seed=options.seed, of="edges" if train is None else "pairs")
+
+
+def _held_out(source: GraphSource, options: BuildOptions, hashes: Hashes) -> Withheld:
     if not options.edge_split:
-        if source.links is None and source.hard_pairs is None:
-            return None
-        return HeldOut(source.links or Links.empty(), options.leaks)
+        train_alone = options.message_edges == "train"
+        shown = str if source.ids is None else source.ids.shown
+        return HeldOut(source.links or Links.empty(), options.leaks, train_alone=train_alone, shown=shown)
     if source.edge_times is None and len(options.edge_split) == 2:
         raise InputError(
             f"--edge-split {','.join(map(str, options.edge_split))}: two bounds need --edge-time COLUMN; shares are "
             "three, such as 0.85,0.05,0.1"
         )
-    hashes: Hashes = hashes_of_numbers
-    if ids_described is not None:
-        assert source.num_vertices is not None
-        kept = kept_ids.KeptIds(folder, ids_described, source.num_vertices)
-        hashes = hashes_of_ids(kept.pieces(IDS_AT_ONCE))
     if source.edge_times is not None:
         bounds = check_bounds(options.edge_split, source.edge_times, "--edge-split", "--edge-time")
         return TimedEdges(source.edge_times, bounds, options.edge_split, source.edges.chunks)
     return RandomEdges([float(share) for share in options.edge_split], options.seed, hashes)
+
+
+def _with_rows(links: Links, source: GraphSource, indptr: NDArray[np.int64], indices: NDArray[Any]) -> Links:
+    """The links with rows of hard negatives of edges at the training pairs that these have become."""
+    rows = links.hard_negatives
+    if rows is None or (source.links is not None and source.links.train is not None):
+        return links
+    chunks = (source.row_edges or source.edges).chunks()
+    of = np.concatenate([np.empty((0, 2), np.int64), *(np.stack([c.source, c.destination], 1) for c in chunks)])
+    check_rows(rows, len(of), source.call("hard_negatives"), "edges")
+    pairs = links.train
+    if pairs is None:
+        pairs = np.stack([indices, np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))], axis=1)
+    return replace(links, hard_negatives=matched_rows(rows, of, pairs))
 
 
 class _Labelled(NamedTuple):
@@ -352,7 +402,7 @@ def _report(source: GraphSource, tally: Tally, cleaning: Cleaning) -> None:
         logger.info("%s: %s edges repeat others: %s", where, f"{tally.repeated:,}", OUTCOMES[cleaning.duplicates])
     dropped = [(tally.self_loops, "self-loops (--self-loops drop)")]
     if cleaning.withheld is not None and (said := cleaning.withheld.words()):
-        logger.info("%s: %s", where, said)
+        logger.info("%s: %s", where, "; ".join(said))
     added = [
         (max(0, tally.reverses - before.reverses), "reverse edges (--undirected)"),
         (max(0, tally.loops - before.loops), "self-loops (--self-loops add)"),

@@ -80,17 +80,22 @@ def from_store(
         raise InputError(f"--add adds to a graph store, and {source} is none; gsplit import {source} makes one first")
     store = open_store(kind_of(source)[1])
     _check_ids(store, ids, build, add=add is not None, edges=add is not None or bool(links.given))
+    copied = store_source(store)
     build = _with_task(store, build, replaced=add is None and files.labels is not None)
     build = _with_dtype(store, build, replaced=add is None and bool(files.features))
     if add is not None:
+        if "message" in copied.link_facts and build.message_edges is None and links.train_edges is None:
+            raise InputError(
+                f"the edges of {store.path} are its training pairs alone (--message-edges train); give --train-edges "
+                "with the new ones among them, or --message-edges all"
+            )
         _hold_texts(TableRules.of(store.description, str(store.path / FILE)), str(store.path))
-        grown, named = _with_edges(store, add, files, ids, build, folder)
+        grown, named = _with_edges(store, copied, add, files, ids, build, folder)
         return FromStore(grown, named, _as_before(files, grown), build, store.graph)
     if files.vertices or files.unknown == "add":
         flag = "--vertices" if files.vertices else "--unknown add"
         raise InputError(f"{flag} makes vertices of a new graph, or with --add EDGES; {store.path} has its own")
     named = named_ids(store, folder) if any(files.given) or links.given else None
-    copied = store_source(store)
     if build.duplicates is not None and copied.edge_history is not None:
         copied.edge_history.check_next(resolved(build.duplicates, weighted=copied.edges.weighted), str(store.path))
     return FromStore(copied, named, files, build, None)
@@ -188,7 +193,13 @@ def _hold_texts(rules: TableRules, where: str) -> None:
 
 
 def _with_edges(
-    store: GraphStore, add: str | TableFile, files: VertexFiles, options: IdOptions, build: BuildOptions, folder: Path
+    store: GraphStore,
+    copied: GraphSource,
+    add: str | TableFile,
+    files: VertexFiles,
+    options: IdOptions,
+    build: BuildOptions,
+    folder: Path,
 ) -> tuple[GraphSource, NamedIds | None]:
     """All of a store with new edges after its own, and the ids of its vertices and the new ones."""
     named = named_ids(store, folder)
@@ -200,7 +211,7 @@ def _with_edges(
         add_by_id(named, files)
         n = named.num_vertices
     source = replace(
-        store_source(store),
+        copied,
         edges=joined_edges(store, new, build.duplicates or "first"),
         num_vertices=n,
         ids=named,

@@ -12,6 +12,7 @@ from gsplit.data.description import open_array
 from gsplit.data.edge_history import ADDED, history_of
 from gsplit.data.importers.source import EdgeChunk, EdgeChunks, GraphSource, csc_edges, graph_source
 from gsplit.data.importers.text_rules import TableRules
+from gsplit.data.links.supervision import link_facts
 from gsplit.data.store import FILE, GraphStore, open_store
 from gsplit.errors import InputError
 
@@ -32,8 +33,16 @@ def store_source(store: GraphStore) -> GraphSource:
     history = history_of(store.description, str(store.path / FILE))
     source = graph_source(store.name, store.graph, str(store.path))
     counts = history is not None and history.duplicates == "count"
-    edges = replace(store_edges(store), counts=counts)
-    return replace(source, edges=edges, ids=store.ids(), columns=columns, table_rules=rules, edge_history=history)
+    return replace(
+        source,
+        edges=replace(store_edges(store), counts=counts),
+        row_edges=source.edges,
+        link_facts=link_facts(store.description, str(store.path / FILE)),
+        ids=store.ids(),
+        columns=columns,
+        table_rules=rules,
+        edge_history=history,
+    )
 
 
 def store_edges(store: GraphStore) -> EdgeChunks:

@@ -101,9 +101,18 @@ def with_links(source: GraphSource, files: LinkFiles, ends: EndColumns, ids: Ver
         if place is not None:
             places[name] = place
     called = {name: str(path) for name, path in files.given.items()}
+    if hard_pairs is not None:
+        links = replace(links, hard_negatives=None)
+    facts = source.link_facts
+    if "train_edges" in files.given:
+        facts = {key: value for key, value in facts.items() if key not in ("message", "supervision")}
+    if {"valid_edges", "test_edges"} & {*files.given}:
+        facts = {key: value for key, value in facts.items() if key not in ("split", "removed")}
+    only_hard_pairs = {*files.given} == {"hard_negatives"} and hard_pairs is not None
     return replace(
         source,
-        links=links if {*files.given} != {"hard_negatives"} or hard_pairs is None else source.links,
+        links=None if only_hard_pairs and source.links is None else links,
+        link_facts=facts,
         hard_pairs=hard_pairs,
         places={**source.places, **places},
         called={**source.called, **called},

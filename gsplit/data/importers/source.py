@@ -93,6 +93,10 @@ class GraphSource:
     """Vertices by the name of the set, of ``VERTEX_SETS``; empty where the source has none."""
     links: Links | None = None
     """Pairs that belong together, in any order, each row of candidates with its pair; None where there are none."""
+    link_facts: dict[str, Any] = field(default_factory=dict)
+    """What ``graph.json`` of a store says of them beside their numbers."""
+    row_edges: EdgeChunks | None = None
+    """The edges in the order of rows of hard negatives, where this is another than that of the edges."""
     edge_times: Times | None = None
     """When each edge was, in the order of the edges, to split pairs by."""
     hard_pairs: NDArray[np.int64] | None = None

@@ -95,6 +95,13 @@ def _of_links(links: LinkCounts) -> Iterator[Concern]:
                 "edges, in one direction or the other, and so known beforehand; --leaks drop of gsplit import takes "
                 "such edges out",
             )
+    for (first, second), count in links.shared.items():
+        yield Concern(
+            kind="pairs in two sets",
+            text=f"{_counted(count, f'{SET_NAMES[first]} pair is', f'{SET_NAMES[first]} pairs are')} in the "
+            f"{SET_NAMES[second]} set, too, and so known beforehand; --leaks drop of gsplit import takes such pairs "
+            "out of one",
+        )
     for (first, second), count in links.reversed.items():
         if count:
             yield Concern(

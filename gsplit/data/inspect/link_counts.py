@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from gsplit.data.graph import GraphArrays, row_ranges
 from gsplit.data.layout import Layout
-from gsplit.data.links.edge_sets import EDGE_SETS, PAIRS_AT_ONCE, Links, pair_keys
+from gsplit.data.links.edge_sets import EDGE_SETS, PAIRS_AT_ONCE, Links, pair_keys, pairs_in_two
 from gsplit.data.memory.opened import OpenFolder
 
 
@@ -31,6 +31,8 @@ class LinkCounts:
     """Those of them that are a message edge, or a pair of any set."""
     reversed: dict[tuple[str, str], int]
     """Pairs of the first set whose reverse is in the second."""
+    shared: dict[tuple[str, str], int]
+    """Pairs of the first set that are in the second, too."""
 
 
 def link_counts(opened: OpenFolder) -> LinkCounts | None:
@@ -59,6 +61,7 @@ def link_counts(opened: OpenFolder) -> LinkCounts | None:
             for first, second in (("valid", "train"), ("test", "train"), ("valid", "test"))
             if second in sets
         },
+        shared={(first, second): len(both) for first, second, both in pairs_in_two(links)},
     )
 
 

@@ -21,6 +21,8 @@ from gsplit.data.description import open_array
 from gsplit.errors import InputError
 
 EDGE_SETS = ("train", "valid", "test")
+ROWS = {"train": "hard_negatives", "valid": "valid_candidates", "test": "test_candidates"}
+"""Rows of vertices that go with the pairs of each set."""
 PAIRS_AT_ONCE = 1 << 20
 MOST_VERTICES = 1 << 32
 
@@ -66,17 +68,20 @@ class Links:
         """The pairs of ``train``, ``valid`` or ``test``."""
         return {"train": self.train, "valid": self.valid, "test": self.test}[name]
 
+    def taken(self, name: str, places: NDArray[Any]) -> Links:
+        """The links with those pairs of a set that stand at some places, or in a mask, and their candidates."""
+        pairs, rows = self.edge_set(name), getattr(self, ROWS[name])
+        assert pairs is not None
+        beside = {ROWS[name]: rows[places]} if rows is not None and len(rows) == len(pairs) else {}
+        return replace(self, **{name: pairs[places], **beside})
+
     def sorted(self) -> Links:
         """The same links in the order of stores, from pairs in any order with their rows of candidates."""
-        found = {field.name: getattr(self, field.name) for field in fields(self)}
-        for name, rows in (("train", "hard_negatives"), ("valid", "valid_candidates"), ("test", "test_candidates")):
-            if found[name] is None:
-                continue
-            order = pair_order(found[name])
-            found[name] = found[name][order]
-            if found[rows] is not None and len(found[rows]) == len(order):
-                found[rows] = found[rows][order]
-        return Links(**found)
+        links = self
+        for name in EDGE_SETS:
+            if (pairs := links.edge_set(name)) is not None:
+                links = links.taken(name, pair_order(pairs))
+        return links
 
     def arrays(self) -> Iterator[tuple[str, NDArray[np.int64]]]:
         """All arrays that there are, each with the name of its file."""
@@ -150,17 +155,14 @@ def open_links(folder: Path, description: dict[str, Any]) -> Links | None:
     )
 
 
-def check_links(
-    links: Links, num_vertices: int, num_edges: int, where: str, shown: Callable[[int], str] = str
-) -> None:
-    """Check ranges of ids, numbers of rows, the order of pairs, and that no pair is in two sets.
+def check_links(links: Links, num_vertices: int, num_edges: int, where: str) -> None:
+    """Check ranges of ids, numbers of rows, and the order of pairs.
 
     Args:
         links: in the order of stores.
         num_vertices: N.
         num_edges: E.
         where: what messages call the graph.
-        shown: what messages call a vertex.
 
     Raises:
         InputError: naming ``where``, the array and its first bad entry.
@@ -169,31 +171,31 @@ def check_links(
         raise InputError(f"{where} has {num_vertices:,} vertices, and links are for graphs of up to 2^32")
     check_ends(links, num_vertices, lambda name, row: f"{where}: {name}[{row}]")
     counts = links.described(num_edges)
-    for name, rows, pairs in (
-        ("valid_candidates", links.valid_candidates, "valid"),
-        ("test_candidates", links.test_candidates, "test"),
-        ("hard_negatives", links.hard_negatives, "train"),
-    ):
-        if rows is not None and len(rows) != counts[pairs]:
-            raise InputError(
-                f"{where}: {name} has {len(rows):,} rows, and there are {counts[pairs]:,} {pairs} pairs; "
-                "give a row for each"
-            )
+    for pairs, name in ROWS.items():
+        if (rows := getattr(links, name)) is not None:
+            check_rows(rows, counts[pairs], f"{where}: {name}", f"{pairs} pairs")
     for name in EDGE_SETS:
         pairs_of_set = links.edge_set(name)
         if pairs_of_set is not None:
             _check_order(pairs_of_set, f"{where}: {name}_edges")
+
+
+def check_rows(rows: NDArray[np.int64], count: int, name: str, pairs: str) -> None:
+    """Check that there is a row of vertices for each of some pairs.
+
+    Raises:
+        InputError: where there is not.
+    """
+    if len(rows) != count:
+        raise InputError(f"{name} has {len(rows):,} rows, and there are {count:,} {pairs}; give a row for each")
+
+
+def pairs_in_two(links: Links) -> Iterator[tuple[str, str, NDArray[np.int64]]]:
+    """Two sets that have pairs in common, and the places of these in the first; sets are in the order of stores."""
     for first, second in (("valid", "train"), ("test", "train"), ("valid", "test")):
         few, many = links.edge_set(first), links.edge_set(second)
-        if few is None or many is None:
-            continue
-        both = common_pairs(few, many)
-        if len(both):
-            pair = " -> ".join(shown(int(vertex)) for vertex in few[both[0]])
-            others = f", and {len(both) - 1:,} others" if len(both) > 1 else ""
-            raise InputError(
-                f"{where}: a pair is in both the {first} and the {second} set, {pair}{others}; take it out of one"
-            )
+        if few is not None and many is not None and len(both := common_pairs(few, many)):
+            yield first, second, both
 
 
 def check_ends(links: Links, num_vertices: int, at: Callable[[str, int], str]) -> None:

@@ -8,7 +8,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.data.folders import FolderWriter
-from gsplit.data.links.edge_sets import PAIRS_AT_ONCE
+from gsplit.data.links.edge_sets import PAIRS_AT_ONCE, pair_keys
+
+
+def matched_rows(rows: NDArray[np.int64], of: NDArray[np.int64], pairs: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The rows [M, H] of pairs [M, 2], out of rows [n, H] of others [n, 2]: -1 where a pair is none of these.
+
+    The k-th of equal pairs has the row of the k-th of those, or of the last.
+    """
+    known, keys = pair_keys(of), pair_keys(pairs)
+    order, at = np.argsort(known, kind="stable"), np.argsort(keys, kind="stable")
+    known, keys = known[order], keys[at]
+    copy = np.arange(len(keys)) - np.searchsorted(keys, keys)
+    first, end = np.searchsorted(known, keys), np.searchsorted(known, keys, side="right")
+    there = first < end
+    matched = np.full((len(pairs), rows.shape[1]), -1)
+    matched[at[there]] = rows[order[np.minimum(first + copy, end - 1)[there]]]
+    return matched
 
 
 def write_hard_negatives(

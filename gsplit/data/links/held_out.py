@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
 from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gsplit.data.links.edge_sets import Links
+from gsplit.data.links.edge_sets import Links, pairs_in_two
 from gsplit.errors import InputError
 
 Leaks = Literal["refuse", "drop", "keep"]
@@ -30,8 +30,8 @@ class Withheld(Protocol):
     def described(self) -> dict[str, Any]:
         """Return what a description says beside the numbers of pairs."""
 
-    def words(self) -> str:
-        """Return what was taken out, or left in, for the log; nothing where it is nothing."""
+    def words(self) -> list[str]:
+        """Return what was taken out, and what was left in, for the log."""
 
 
 class HeldOut:
@@ -39,27 +39,29 @@ class HeldOut:
 
     Args:
         links: the pairs, in any order.
-        leaks: what becomes of message edges that are validation or test pairs, or their reverses. ``drop`` takes them
-            out of the training pairs, too.
+        leaks: what becomes of message edges that are validation or test pairs, or their reverses, and of pairs in two
+            sets. ``drop`` takes them out of the training pairs, too, and test pairs out of the validation set.
+        train_alone: take out all edges but training pairs and their reverses.
+        shown: what messages call a vertex.
     """
 
-    def __init__(self, links: Links, leaks: Leaks) -> None:
-        self._links, self._leaks = links, leaks
+    def __init__(
+        self, links: Links, leaks: Leaks, *, train_alone: bool = False, shown: Callable[[int], str] = str
+    ) -> None:
+        self._links, self._leaks, self._shown = links, leaks, shown
         self._keys = np.unique(unordered_keys(np.concatenate([links.valid, links.test])))
-        self._found = 0
-
-    def _among(self, edges: NDArray[Any]) -> NDArray[np.bool_]:
-        """Return which edges [n, 2] are one of the pairs or its reverse."""
-        if not len(self._keys):
-            return np.zeros(len(edges), np.bool_)
-        keys = unordered_keys(edges)
-        return self._keys[np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)] == keys
+        self._trained = np.unique(unordered_keys(links.train)) if train_alone and links.train is not None else None
+        self._found = self._others = 0
+        self._said: list[str] = []
 
     def withhold(self, edges: NDArray[Any]) -> NDArray[np.bool_]:
         """As of :class:`Withheld`."""
-        found = self._among(edges)
+        keys = unordered_keys(edges)
+        others = np.zeros(len(edges), np.bool_) if self._trained is None else ~are_among(keys, self._trained)
+        found = are_among(keys, self._keys) & ~others
+        self._others += int(others.sum())
         self._found += int(found.sum())
-        return found & (self._leaks == "drop")
+        return others | (found & (self._leaks == "drop"))
 
     def links(self, where: str) -> Links:
         """As of :class:`Withheld`."""
@@ -68,23 +70,48 @@ class HeldOut:
                 f"{where}: {self._found:,} message edges are validation or test pairs or their reverses, and would "
                 "give them away; --leaks drop takes these edges out, --leaks keep leaves them"
             )
-        links = self._links
+        links = self._links.sorted()
         if self._leaks == "drop" and links.train is not None:
-            kept, hard = ~self._among(links.train), links.hard_negatives
-            if hard is not None and len(hard) == len(kept):
-                hard = hard[kept]
-            links = replace(links, train=links.train[kept], hard_negatives=hard)
-        return links.sorted()
+            leaking = are_among(unordered_keys(links.train), self._keys)
+            links = links.taken("train", ~leaking)
+            if leaking.any():
+                self._said.append(f"{leaking.sum():,} training pairs that are likewise")
+        for first, second, both in pairs_in_two(links):
+            if self._leaks == "refuse":
+                pair = " -> ".join(self._shown(int(vertex)) for vertex in getattr(links, first)[both[0]])
+                others = f", and {len(both) - 1:,} others" if len(both) > 1 else ""
+                raise InputError(
+                    f"{where}: a pair is in both the {first} and the {second} set, {pair}{others}; take it out of "
+                    f"one (--leaks drop: out of {'train' if second == 'train' else first}), or --leaks keep leaves it"
+                )
+            self._said.append(f"{len(both):,} {first} pairs that are in the {second} set, too")
+            if self._leaks == "drop":
+                links = links.taken(first, np.delete(np.arange(len(getattr(links, first))), both))
+        return links
 
     def described(self) -> dict[str, Any]:
         """As of :class:`Withheld`."""
-        return {"removed": self._found} if self._leaks == "drop" else {}
+        removed = self._found * (self._leaks == "drop") + self._others
+        return {
+            **({"removed": removed} if removed or self._leaks == "drop" else {}),
+            **({"message": "train"} if self._trained is not None else {}),
+        }
 
-    def words(self) -> str:
+    def words(self) -> list[str]:
         """As of :class:`Withheld`."""
-        done = "dropped" if self._leaks == "drop" else "kept"
-        edges = f"{self._found:,} message edges that are validation or test pairs or their reverses"
-        return f"{done} {edges} (--leaks {self._leaks})" if self._found else ""
+        edges = [f"{self._found:,} message edges that are validation or test pairs or their reverses"]
+        what = ", ".join(edges * bool(self._found) + self._said)
+        said = [f"{'dropped' if self._leaks == 'drop' else 'kept'} {what} (--leaks {self._leaks})"] if what else []
+        if self._trained is not None:
+            said.append(f"took out {self._others:,} edges that are no training pairs (--message-edges train)")
+        return said
+
+
+def are_among(keys: NDArray[np.uint64], known: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    """Return which keys [n] are among known ones, which ascend."""
+    if not len(known):
+        return np.zeros(len(keys), np.bool_)
+    return known[np.minimum(np.searchsorted(known, keys), len(known) - 1)] == keys
 
 
 def unordered_keys(pairs: NDArray[Any]) -> NDArray[np.uint64]:

@@ -61,7 +61,7 @@ class RandomEdges:
         """As of :class:`gsplit.data.links.held_out.Withheld`."""
         source, destination = self._hashes(edges[:, 0]), self._hashes(edges[:, 1])
         drawn = pair_hashes(source, destination, self._seed)
-        place = (drawn >> np.uint64(11)) * 2.0**-53
+        place = places_of(drawn)
         out = (place >= self._bounds[0]) & (edges[:, 0] != edges[:, 1])
         self._found.append(edges[out].astype(np.int64))
         self._sets.append(place[out] >= self._bounds[1])
@@ -89,15 +89,22 @@ class RandomEdges:
         split = {"by": "random", "shares": list(self._shares), "seed": self._seed}
         return {"split": split, "removed": self._removed}
 
-    def words(self) -> str:
+    def words(self) -> list[str]:
         """As of :class:`gsplit.data.links.held_out.Withheld`."""
-        return f"took out {self._removed:,} edges that are validation or test pairs or their reverses (--edge-split)"
+        return [
+            f"took out {self._removed:,} edges that are validation or test pairs or their reverses (--edge-split)"
+        ]
 
 
 def pair_hashes(source: NDArray[np.uint64], destination: NDArray[np.uint64], seed: int) -> NDArray[np.uint64]:
     """Hashes [n] of pairs, the same for the reverse, by hashes of their ends [n]."""
     low, high = np.minimum(source, destination), np.maximum(source, destination)
     return mix64(mix64(low ^ mix64(np.uint64(seed % 2**64))) + high)
+
+
+def places_of(hashes: NDArray[np.uint64]) -> NDArray[np.float64]:
+    """Hashes [n] as numbers in [0, 1)."""
+    return (hashes >> np.uint64(11)) * 2.0**-53
 
 
 def mix64(values: Any) -> NDArray[np.uint64]:

@@ -85,6 +85,6 @@ class TimedEdges:
         """As of :class:`gsplit.data.links.held_out.Withheld`."""
         return {"split": {"by": "time", "bounds": list(self._written)}, "removed": self._removed}
 
-    def words(self) -> str:
+    def words(self) -> list[str]:
         """As of :class:`gsplit.data.links.held_out.Withheld`."""
-        return f"took out {self._removed:,} edges from {self._written[0]} on (--edge-split)"
+        return [f"took out {self._removed:,} edges from {self._written[0]} on (--edge-split)"]

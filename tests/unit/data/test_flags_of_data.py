@@ -191,6 +191,8 @@ IMPORT: Table = {
         see=shape,
         base={"source": file("timed.csv"), "edge_time": "time", "edge_split": (2.0, 3.0), **ENDS},
     ),
+    "message_edges": Row(value="train", see=shape, base={"train_edges": file("other.csv")}),
+    "supervision": Row(value=0.5, see=links_of("train"), base={"seed": 1}),
     "leaks": "with refuse, the default, a leak ends the import: tests/unit/data/test_links.py",
     "train_edges": Row(value=file("other.csv"), see=links_of("train")),
     "valid_edges": Row(value=file("held.csv"), see=links_of("valid")),

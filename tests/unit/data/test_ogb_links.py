@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import gsplit
+from gsplit.data.inspect.link_counts import link_counts
 from gsplit.errors import InputError
 
 EDGES = [(0, 1), (1, 2), (2, 3)]
@@ -44,6 +45,29 @@ def test_one_list_of_negatives_for_all(tmp_path):
     for name in ("valid", "test"):
         assert getattr(graph.links, f"{name}_negatives").tolist() == [[0, 5], [1, 4]]
     assert graph.links.hard_negatives is None
+
+
+def test_pairs_that_come_again_in_a_later_year(tmp_path):
+    """As in ogbl-collab: who has written together writes together again."""
+    pairs = {"train": [*EDGES, (0, 1)], "valid": [(1, 0), (4, 0)], "test": [(1, 2), (4, 0), (5, 1)]}
+    negatives = torch.tensor([(0, 5), (1, 4)])
+    parts = {name: {"edge": torch.tensor(of), "edge_neg": negatives} for name, of in pairs.items()}
+    write(tmp_path / "ogbl_collab", "time", parts)
+    with pytest.raises(InputError, match="4 message edges are validation or test pairs or their reverses"):
+        gsplit.import_graph("ogb:ogbl-collab", tmp_path / "store", root=tmp_path)
+    kept = gsplit.import_graph("ogb:ogbl-collab", tmp_path / "store", root=tmp_path, leaks="keep")
+    assert kept.graph.num_edges == 6
+    assert {name: kept.graph.links.edge_set(name).tolist() for name in pairs} == {
+        "train": [[0, 1], [0, 1], [1, 2], [2, 3]],
+        "valid": [[1, 0], [4, 0]],
+        "test": [[4, 0], [5, 1], [1, 2]],
+    }
+    assert link_counts(kept).shared == {("test", "train"): 1, ("valid", "test"): 1}
+    dropped = gsplit.import_graph("ogb:ogbl-collab", tmp_path / "dropped", root=tmp_path, leaks="drop").graph
+    assert dropped.indices.tolist() == [3, 2]
+    assert dropped.links.train.tolist() == [[2, 3]]
+    assert dropped.links.valid.tolist() == [[1, 0]]
+    assert dropped.links.test.tolist() == kept.graph.links.test.tolist()
 
 
 def test_candidates_of_each_pair(tmp_path):

@@ -11,6 +11,7 @@ from gsplit.data.inspect.feature_columns import FeatureColumns
 from gsplit.data.inspect.overview import Overview
 from gsplit.data.inspect.render.cells import number, share
 from gsplit.data.layout import Layout
+from gsplit.data.links.supervision import link_facts
 from gsplit.data.store import GraphStore
 
 
@@ -37,7 +38,7 @@ def links(seen: Overview) -> str:
     of, there = seen.links, seen.graph.links
     if of is None or there is None:
         return ""
-    about = seen.opened.description["links"]
+    about = link_facts(seen.opened.description, str(seen.opened.path))
     split, removed = about.get("split"), about.get("removed", 0)
     trained = " (all edges)" if there.train is None else ""
     parts = [
@@ -50,6 +51,16 @@ def links(seen: Overview) -> str:
         parts.append(f"drawn by shares {split.get('shares')} with seed {split.get('seed')}")
     if isinstance(split, dict) and split.get("by") == "time":
         parts.append(f"parted at the times {' and '.join(map(str, split.get('bounds', ())))}")
+    if "supervision" in about:
+        drawn = about["supervision"]
+        parts.append(
+            f"a share of {drawn['share']:g} of the training pairs, with seed {drawn['seed']}, is trained on and "
+            "taken out of the edges"
+        )
+    if about.get("message") == "train":
+        parts.append(
+            "all other edges are training pairs" if "supervision" in about else "all edges are training pairs"
+        )
     if removed:
         parts.append(f"{removed:,} edges taken out for them")
     return "; ".join(parts)
