@@ -119,7 +119,7 @@ def rows_at_destination(pairs: Pairs, owners: NDArray[np.int64]) -> int:
         pairs: of a mini-batch.
         owners: [T] trainers of its targets.
     """
-    shared = np.broadcast_to(pairs.shared, (len(pairs.sources), len(pairs.shared)))
+    shared = pairs.shared[np.arange(len(pairs.sources)) // pairs.chunk]
     candidates = np.concatenate([pairs.own, shared], axis=1)
     source = np.repeat(pairs.sources, candidates.shape[1]).reshape(candidates.shape)
     counted: Sequence[NDArray[Any]] = [source[~pairs.masked], candidates[~pairs.masked]]

@@ -14,8 +14,8 @@ from gsplit.config.run import EVALUATED
 from gsplit.errors import InputError
 
 TaskName = Literal["vertices", "links"]
-Corrupt = Literal["destination", "source"]
-KINDS = ("uniform", "joint", "in-batch", "hard")
+Corrupt = Literal["destination", "source", "both"]
+KINDS = ("uniform", "joint", "in-batch", "hard", "near")
 """Kinds of negatives."""
 DECODERS = ("dot", "cosine", "distmult", "mlp")
 """Decoders by name."""
@@ -26,6 +26,7 @@ DEFAULT_LINK_METRIC = "mrr"
 LINK_METRIC = re.compile(r"mrr|auroc|ap|(ogb-)?hits@[1-9]\d*")
 """Metrics of pairs."""
 MOST_CANDIDATES = 1 << 20
+"""A bound of K: rows and numbers of candidates share a word."""
 
 
 class NegativesAsked(NamedTuple):
@@ -35,6 +36,9 @@ class NegativesAsked(NamedTuple):
     joint: int = 0
     in_batch: bool = False
     hard: int = 0
+    near: int = 0
+    chunk: int | None = None
+    """Pairs that share the joint ones; None: all of a mini-batch."""
 
 
 def parse_negatives(text: str) -> NegativesAsked:
@@ -45,11 +49,22 @@ def parse_negatives(text: str) -> NegativesAsked:
 
     Examples:
         >>> parse_negatives("uniform:2,in-batch")
-        NegativesAsked(uniform=2, joint=0, in_batch=True, hard=0)
+        NegativesAsked(uniform=2, joint=0, in_batch=True, hard=0, near=0, chunk=None)
+        >>> parse_negatives("joint:64/256").chunk
+        256
     """
     asked: dict[str, int] = {}
+    chunk = None
     for word in text.split(","):
         kind, colon, number = word.partition(":")
+        if kind == "joint":
+            number, of, pairs = number.partition("/")
+            if of and not (pairs.isdecimal() and 2 <= int(pairs) <= MOST_CANDIDATES):
+                raise InputError(
+                    f"--negatives {text}: joint:K/C takes chunks of C pairs, from 2 to {MOST_CANDIDATES}, such as "
+                    f"joint:{number or 64}/256"
+                )
+            chunk = int(pairs) if of else None
         if kind not in KINDS or kind in asked:
             again = "twice" if kind in asked else f"no kind; there are {', '.join(KINDS)}"
             raise InputError(f"--negatives {text}: {kind!r} is {again}")
@@ -63,7 +78,8 @@ def parse_negatives(text: str) -> NegativesAsked:
             )
         else:
             asked[kind] = int(number)
-    return NegativesAsked(asked.get("uniform", 0), asked.get("joint", 0), "in-batch" in asked, asked.get("hard", 0))
+    numbers = {kind: asked.get(kind, 0) for kind in KINDS if kind != "in-batch"}
+    return NegativesAsked(in_batch="in-batch" in asked, chunk=chunk, **numbers)
 
 
 def _check_decoder(text: str) -> None:
@@ -71,13 +87,20 @@ def _check_decoder(text: str) -> None:
         raise InputError(f"--score {text}: there are {', '.join(DECODERS)}, and package.module:Class")
 
 
-def _check_evaluated(text: str) -> None:
+def drawn_candidates(text: str) -> int | None:
+    """K of ``uniform:K`` of ``--evaluate-negatives``; None for the other names of candidates.
+
+    Raises:
+        InputError: for what is none of them.
+    """
+    if text in ("given", "all", "auto"):
+        return None
     kind, _, number = text.partition(":")
-    drawn = kind == "uniform" and number.isdecimal() and 1 <= int(number) <= MOST_CANDIDATES
-    if text not in ("auto", "given", "all") and not drawn:
+    if kind != "uniform" or not number.isdecimal() or not 1 <= int(number) <= MOST_CANDIDATES:
         raise InputError(
             f"--evaluate-negatives takes given, all, auto or uniform:K, K from 1 to {MOST_CANDIDATES}, not {text}"
         )
+    return int(number)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,16 +118,18 @@ class LinksConfig(Checked):
         str, Accepted(parse_negatives), Only(task="links"), RESULTS, Aliases(("--train-negative-sampler",))
     ] = "uniform:1"
     """What each pair is compared with, kinds with commas. uniform:K: K destinations of its own out of all vertices;
-    joint:K: K for all pairs of a mini-batch; in-batch: the destinations of all its other pairs, whichever GPU has
-    them (with --strategy data or --split-group both are of a micro-batch); hard:K: K of the graph's hard
-    negatives."""
+    joint:K: K for all pairs of a mini-batch, or joint:K/C for each C of them; in-batch: the destinations of all its
+    other pairs, whichever GPU has them (with --strategy data or --split-group both are of a micro-batch); hard:K: K
+    of the graph's hard negatives; near:K: ends of K walks of two steps from its source, each against an edge."""
     negatives_from: Annotated[Literal["vertices", "destinations"], Only(task="links"), RESULTS] = "vertices"
-    """What is drawn from: all vertices, or those alone that are a destination (with --corrupt source: a source) of
-    some training pair, as where users and items are vertices of one graph."""
+    """What uniform and joint ones are drawn from: all vertices, or those alone that are at that end of some training
+    pair, as where users and items are vertices of one graph."""
     degree_share: Annotated[float, Range(0, 1), Only(task="links"), RESULTS] = 0.0
-    """The share of the vertices drawn that are destinations of random pairs, so that they go by their degree."""
+    """The share of the vertices drawn that are that end of random pairs, so that they go by their degree."""
     corrupt: Annotated[Corrupt, Only(task="links"), RESULTS] = "destination"
-    """The end of a pair that candidates take the place of."""
+    """The end of a pair that candidates take the place of. both: half of each kind take that of the destination (one
+    more than half of an odd number), the others that of the source; in-batch adds the sources of all other pairs,
+    and hard ones are destinations alone."""
     filter_negatives: Annotated[bool, Only(task="links"), RESULTS] = True
     """Draw no candidate that the graph or the training pairs know as a link of the same vertex. Validation and test
     pairs are never looked at."""
@@ -132,7 +157,7 @@ class LinksConfig(Checked):
     2019)."""
     margin: Annotated[float, Range(0, below=math.inf), Only(task="links"), Only(loss="margin"), RESULTS] = 1.0
     """margin: by how much a pair's score is to exceed that of a candidate."""
-    evaluate_negatives: Annotated[str, Accepted(_check_evaluated), Only(task="links"), EVALUATED] = "auto"
+    evaluate_negatives: Annotated[str, Accepted(drawn_candidates), Only(task="links"), EVALUATED] = "auto"
     """Candidates that validation and test pairs are ranked among: given, those of the graph; all vertices;
     uniform:K, K drawn for each pair, the same each time; auto: given ones, all while that takes at most 10^13
     multiplications, else uniform:1000. Known links are left out."""

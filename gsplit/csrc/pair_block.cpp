@@ -31,12 +31,22 @@ void check_ends(std::span<const int32_t> ends, size_t num_targets) {
       throw std::invalid_argument("an end of a pair is none of the targets");
 }
 
+/// How many candidates all groups of a chunk share.
+size_t shared_by_chunk(const PairGroups& groups) {
+  if (groups.chunk < 1) throw std::invalid_argument("a chunk has at least one pair");
+  const auto chunk = static_cast<size_t>(groups.chunk);
+  const size_t chunks = std::max<size_t>(1, (groups.sources.size() + chunk - 1) / chunk);
+  if (groups.shared.size() % chunks != 0)
+    throw std::invalid_argument("each chunk of pairs needs as many candidates as the others");
+  return groups.shared.size() / chunks;
+}
+
 void check(const PairGroups& groups, size_t num_targets) {
   const size_t number = groups.sources.size();
   const bool whole = number > 0 && groups.own.size() % number == 0;
   if (groups.destinations.size() != number || groups.rows.size() != number || (!whole && !groups.own.empty()))
     throw std::invalid_argument("each pair needs a destination, a number and as many candidates as the others");
-  const size_t each = number > 0 ? groups.own.size() / number + groups.shared.size() : 0;
+  const size_t each = number > 0 ? groups.own.size() / number + shared_by_chunk(groups) : 0;
   if (!groups.masked.empty() && groups.masked.size() != number * each)
     throw std::invalid_argument("the mask of candidates must have one entry for each candidate of each pair");
   for (const auto& [log_q, ends] : {std::pair(groups.own_log_q, groups.own), {groups.shared_log_q, groups.shared}})
@@ -46,6 +56,13 @@ void check(const PairGroups& groups, size_t num_targets) {
     check_ends(ends, num_targets);
 }
 
+/// Appends row i of values [n, width].
+template <class T>
+void append(Array<T>& to, std::span<const T> values, size_t i, size_t width) {
+  const auto row = values.subspan(i * width, width);
+  to.insert(to.end(), row.begin(), row.end());
+}
+
 }  // namespace
 
 std::vector<PairSplit> split_pairs(const std::vector<Split>& splits, std::span<const int64_t> offsets,
@@ -53,37 +70,42 @@ std::vector<PairSplit> split_pairs(const std::vector<Split>& splits, std::span<c
   check(groups, targets.size());
   const size_t parts = splits.size(), number = groups.sources.size();
   const size_t candidates = number > 0 ? groups.own.size() / number : 0;
-  const size_t each = groups.masked.empty() ? 0 : candidates + groups.shared.size();
+  const size_t of_chunk = shared_by_chunk(groups), chunk = groups.chunk;
+  const size_t each = groups.masked.empty() ? 0 : candidates + of_chunk;
   const std::vector<Place> places = places_of(offsets, targets);
   std::vector<PairSplit> pairs(parts);
   for (PairSplit& split : pairs) {
     split.send_rows.resize(parts);
     split.candidates = static_cast<int64_t>(candidates);
+    split.of_chunk = static_cast<int64_t>(of_chunk);
+    split.own_at_source = groups.own_at_source;
+    split.shared_at_source = groups.shared_at_source;
     split.groups_of_all = groups.groups_of_all;
     split.negatives_of_all = groups.negatives_of_all;
     split.turned = groups.turned;
   }
+  std::vector<size_t> last_chunk(parts, number);  // that a split has shared candidates of
   for (size_t group = 0; group < number; ++group) {
-    PairSplit& split = pairs[places[groups.sources[group]].owner];
+    const int32_t owner = places[groups.sources[group]].owner;
+    PairSplit& split = pairs[owner];
+    if (const size_t of_group = group / chunk; std::exchange(last_chunk[owner], of_group) != of_group) {
+      append(split.shared, groups.shared, of_group, of_chunk);
+      if (!groups.shared_log_q.empty()) append(split.shared_log_q, groups.shared_log_q, of_group, of_chunk);
+      split.chunk_groups.push_back(0);
+    }
+    ++split.chunk_groups.back();
     split.sources.push_back(places[groups.sources[group]].row);
     split.destinations.push_back(groups.destinations[group]);
     split.rows.push_back(groups.rows[group]);
-    const auto own = groups.own.subspan(group * candidates, candidates);
-    split.own.insert(split.own.end(), own.begin(), own.end());
-    if (!groups.own_log_q.empty()) {
-      const auto log_q = groups.own_log_q.subspan(group * candidates, candidates);
-      split.own_log_q.insert(split.own_log_q.end(), log_q.begin(), log_q.end());
-    }
-    const auto masked = groups.masked.subspan(group * each, each);
-    split.masked.insert(split.masked.end(), masked.begin(), masked.end());
+    append(split.own, groups.own, group, candidates);
+    if (!groups.own_log_q.empty()) append(split.own_log_q, groups.own_log_q, group, candidates);
+    append(split.masked, groups.masked, group, each);
   }
 
   std::vector<int32_t> sent(targets.size(), -1);  // the place of a target among the rows sent to the split at work
   for (size_t part = 0; part < parts; ++part) {
     PairSplit& split = pairs[part];
     if (split.sources.empty()) continue;
-    split.shared.assign(groups.shared.begin(), groups.shared.end());
-    split.shared_log_q.assign(groups.shared_log_q.begin(), groups.shared_log_q.end());
     const auto all_ends = {&split.destinations, &split.own, &split.shared};
     for (const Array<int32_t>* ends : all_ends)
       for (int32_t end : *ends) {

@@ -262,10 +262,15 @@ def pair_block_of(segment: Segment, data: Tensor, comm: BatchComm) -> PairBlock:
         sources=view(header.sources_at, groups, torch.int32),
         destinations=view(header.destinations_at, groups, torch.int32),
         own=view(header.own_candidates_at, groups * own, torch.int32).view(groups, own),
-        shared=view(header.shared_candidates_at, shared, torch.int32),
+        shared=view(header.shared_candidates_at, header.num_chunks * shared, torch.int32).view(
+            header.num_chunks, shared
+        ),
+        chunk_groups=segment.chunk_groups.tolist(),
+        own_at_source=header.own_at_source,
+        shared_at_source=header.shared_at_source,
         masked=masked,
         own_log_q=_log_q(view, header.own_log_q_at, (groups, own)),
-        shared_log_q=_log_q(view, header.shared_log_q_at, (shared,)),
+        shared_log_q=_log_q(view, header.shared_log_q_at, (header.num_chunks, shared)),
         rows=segment.pair_rows.copy(),  # the segment's memory is another mini-batch's soon
         groups_of_all=header.groups_of_all,
         negatives_of_all=header.negatives_of_all,

@@ -20,7 +20,7 @@ from gsplit.nn.exchange import BatchComm, Route, exchange
 
 
 class PairScores(NamedTuple):
-    """Scores of G pairs, and of K + C candidates in the place of the destination of each.
+    """Scores of G pairs, and of K + C candidates in the place of an end of each.
 
     Examples:
         >>> scores = PairScores(torch.tensor([2.0]), torch.tensor([[0.5, 3.0]]), torch.tensor([[False, True]]))
@@ -38,18 +38,20 @@ class PairScores(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class PairBlock:
-    """The pairs that a trainer scores: G pairs with K candidates of their own each, and C that all share.
+    """The pairs that a trainer scores: G pairs with K candidates of their own each, and C that a chunk shares.
 
-    Rows count the own targets first, then the rows received from trainer 0, 1, ...
+    Candidates take the place of the destination, the last ``own_at_source`` of the K and ``shared_at_source`` of the
+    C that of the source. Rows count the own targets first, then the rows received from trainer 0, 1, ...
 
     Examples:
         >>> from gsplit.nn.decoders import Dot
         >>> def ids(*values):
         ...     return torch.tensor(values, dtype=torch.int32)
+        >>> shared = {"shared": ids([3]), "chunk_groups": [1]}
         >>> about = {"rows": None, "groups_of_all": 1, "negatives_of_all": 1, "route": None, "comm": None}
-        >>> pair = PairBlock(sources=ids(0), destinations=ids(1), own=ids([2]), shared=ids(), masked=None, **about)
-        >>> pair.scores(torch.tensor([[1.0], [2.0], [3.0]]), Dot()).negative
-        tensor([[3.]])
+        >>> pair = PairBlock(sources=ids(0), destinations=ids(1), own=ids([2]), masked=None, **shared, **about)
+        >>> pair.scores(torch.tensor([[1.0], [2.0], [3.0], [4.0]]), Dot()).negative
+        tensor([[3., 4.]])
     """
 
     sources: Tensor
@@ -59,7 +61,9 @@ class PairBlock:
     own: Tensor
     """int32 [G, K] rows of each pair's candidates."""
     shared: Tensor
-    """int32 [C] rows of the candidates of all pairs."""
+    """int32 [S, C] rows of the candidates of all pairs of each chunk that has some here."""
+    chunk_groups: list[int]
+    """[S] how many of the G pairs each chunk has, in order."""
     masked: Tensor | None
     """bool [G, K + C]: candidates that count nothing, own ones first; None: all count."""
     rows: NDArray[np.int64]
@@ -67,7 +71,11 @@ class PairBlock:
     own_log_q: Tensor | None = None
     """float32 [G, K] logarithms of how often each candidate is expected; None: nobody asked."""
     shared_log_q: Tensor | None = None
-    """float32 [C] likewise."""
+    """float32 [S, C] likewise."""
+    own_at_source: int = 0
+    """How many of the K, the last ones, take the place of the source."""
+    shared_at_source: int = 0
+    """How many of the C likewise."""
     groups_of_all: int
     """Number of pairs that all trainers score."""
     negatives_of_all: int
@@ -96,28 +104,41 @@ class PairBlock:
         """
         rows = self.exchange(h)
         sources, destinations = rows.index_select(0, self.sources), rows.index_select(0, self.destinations)
-        own = rows.index_select(0, self.own.flatten()).view(*self.own.shape, rows.shape[1])
-        shared = rows.index_select(0, self.shared)
+        own, shared = (
+            rows.index_select(0, each.flatten()).view(*each.shape, rows.shape[1]) for each in (self.own, self.shared)
+        )
         if self.turned:
             decoder = _Turned(decoder)
-        negative = decoder.groups(sources, own)
-        if len(shared):
-            negative = torch.cat([negative, decoder.matrix(sources, shared)], 1)
-        return PairScores(decoder(sources, destinations), negative, self.masked)
+        at_source = _Turned(decoder)
+        k, c = own.shape[1] - self.own_at_source, shared.shape[1] - self.shared_at_source
+        negative = [decoder.groups(sources, own[:, :k])]
+        if self.own_at_source:
+            negative.append(at_source.groups(destinations, own[:, k:]))
+        if shared.shape[1]:
+            of_chunks = [sources.new_empty(0, shared.shape[1])]
+            ends = (each.split(self.chunk_groups) for each in (sources, destinations))
+            for u, v, candidates in zip(*ends, shared, strict=True):
+                scores = decoder.matrix(u, candidates[:c])
+                if self.shared_at_source:
+                    scores = torch.cat([scores, at_source.matrix(v, candidates[c:])], 1)
+                of_chunks.append(scores)
+            negative.append(torch.cat(of_chunks))
+        return PairScores(decoder(sources, destinations), torch.cat(negative, 1), self.masked)
 
     def log_q(self) -> Tensor | None:
         """[G, K + C] logarithms of how often each candidate is expected among those of its pair.
 
         None where nobody asked (``--log-q``).
         """
-        number = len(self.sources)
-        parts = [self.own_log_q, None if self.shared_log_q is None else self.shared_log_q.expand(number, -1)]
-        found = [part for part in parts if part is not None]
-        return torch.cat(found, 1) if found else None
+        parts = [] if self.own_log_q is None else [self.own_log_q]
+        if (shared := self.shared_log_q) is not None:
+            rows = [row.expand(number, -1) for row, number in zip(shared, self.chunk_groups, strict=True)]
+            parts.append(torch.cat([shared[:0], *rows]))
+        return torch.cat(parts, 1) if parts else None
 
 
 class _Turned(Decoder):
-    """Scores of (destination, source), where pairs are turned round."""
+    """Scores of (destination, source), where candidates take the place of sources."""
 
     def __init__(self, decoder: Decoder) -> None:
         super().__init__()
@@ -127,6 +148,10 @@ class _Turned(Decoder):
         """Scores [n] of pairs of rows [n, D]."""
         scores: Tensor = self._decoder(destination, source)
         return scores
+
+    def groups(self, source: Tensor, candidates: Tensor) -> Tensor:
+        """Scores [n, C] of each source [n, D] with candidates of its own [n, C, D]."""
+        return self._decoder.groups_of_sources(source, candidates)
 
     def matrix(self, source: Tensor, candidates: Tensor) -> Tensor:
         """Scores [n, m] of each source [n, D] with all candidates [m, D]."""

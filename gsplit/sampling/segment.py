@@ -37,10 +37,10 @@ SUMS_WORDS = (
 
 
 PAIR_WORDS = (
-    *("num_groups", "groups_of_all", "negatives_of_all", "num_own_candidates", "num_shared_candidates"),
-    "turned",
-    *("sources_at", "destinations_at", "own_candidates_at", "shared_candidates_at", "masked_at", "rows_at"),
-    *("own_log_q_at", "shared_log_q_at"),
+    *("num_groups", "groups_of_all", "negatives_of_all", "num_own_candidates", "num_shared_candidates", "num_chunks"),
+    *("own_at_source", "shared_at_source", "turned"),
+    *("sources_at", "destinations_at", "own_candidates_at", "shared_candidates_at", "chunk_groups_at", "masked_at"),
+    *("rows_at", "own_log_q_at", "shared_log_q_at"),
     "send_rows_at",
 )
 """The words, in order, that say where a split's pairs lie; the counts of rows sent and received follow."""
@@ -50,7 +50,8 @@ PAIR_WORDS = (
 class PairHeader:
     """The places and lengths of the arrays of a split's pairs in the segment.
 
-    A group is a pair with candidates to put in the place of its destination, scored by the owner of its source.
+    A group is a pair with candidates to put in the place of its destination, the last of them in that of its source.
+    It is scored by the owner of its source.
     """
 
     num_groups: int
@@ -62,7 +63,13 @@ class PairHeader:
     num_own_candidates: int
     """Number of candidates of each group, K."""
     num_shared_candidates: int
-    """Number of candidates that all groups share, C; 0 where there is no own group."""
+    """Number of candidates that all groups of a chunk share, C."""
+    num_chunks: int
+    """Number of chunks that have own groups, S."""
+    own_at_source: int
+    """How many of the K, the last ones, take the place of the source, where others take that of the destination."""
+    shared_at_source: int
+    """How many of the C likewise."""
     turned: bool
     """Whether pairs are turned round, so that candidates take the place of sources."""
     sources_at: int
@@ -72,7 +79,9 @@ class PairHeader:
     own_candidates_at: int
     """Offset in bytes of ``own_candidates``, int32 [G, K]: likewise."""
     shared_candidates_at: int
-    """Offset in bytes of ``shared_candidates``, int32 [C]: likewise."""
+    """Offset in bytes of ``shared_candidates``, int32 [S, C]: likewise."""
+    chunk_groups_at: int
+    """Offset in bytes of ``chunk_groups``, int32 [S]: own groups of each chunk, in order."""
     masked_at: int
     """Offset in bytes of ``masked``, uint8 [G, K + C]: candidates that count nothing, own ones first; 0: none is."""
     rows_at: int
@@ -80,7 +89,7 @@ class PairHeader:
     own_log_q_at: int
     """Offset in bytes of ``own_log_q``, float32 [G, K]: logarithms of how often each is expected; 0 without."""
     shared_log_q_at: int
-    """Offset in bytes of ``shared_log_q``, float32 [C]: likewise."""
+    """Offset in bytes of ``shared_log_q``, float32 [S, C]: likewise."""
     send_rows_at: int
     """Offset in bytes of ``send_rows``, int32 [sum(send_counts)]: own target rows for trainer 0, 1, ..."""
     send_counts: tuple[int, ...]
@@ -315,13 +324,26 @@ class Segment:
 
     @property
     def log_q(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Logarithms of how often candidates are expected, float32 [G, K] and [C]; empty where nobody asked."""
+        """Logarithms of how often candidates are expected, float32 [G, K] and [S, C]; empty where nobody asked."""
         header = self.pairs
         if header is None or not (header.own_log_q_at or header.shared_log_q_at):
-            return np.empty((0, 0), np.float32), np.empty(0, np.float32)
-        groups, own, shared = header.num_groups, header.num_own_candidates, header.num_shared_candidates
-        return self._float32(header.own_log_q_at, groups * own).reshape(groups, own), self._float32(
-            header.shared_log_q_at, shared
+            return np.empty((0, 0), np.float32), np.empty((0, 0), np.float32)
+        own, shared = (
+            self._float32(at, rows * width).reshape(rows, width)
+            for at, rows, width in (
+                (header.own_log_q_at, header.num_groups, header.num_own_candidates),
+                (header.shared_log_q_at, header.num_chunks, header.num_shared_candidates),
+            )
+        )
+        return own, shared
+
+    @property
+    def chunk_groups(self) -> NDArray[np.int32]:
+        """How many own groups each chunk has that has any, int32 [S]."""
+        return (
+            np.empty(0, np.int32)
+            if self.pairs is None
+            else self._int32(self.pairs.chunk_groups_at, self.pairs.num_chunks)
         )
 
     @property

@@ -182,7 +182,18 @@ REFUSED = [
     ({"strategy": "full", "fan_out": (-1, -1)}, "links", "--strategy full, split"),
     ({"sampling": "ladies", "layer_sizes": (9, 9), "fan_out": (-1, -1)}, "links", "--sampling ladies, neighbours"),
     ({"negatives": "in-batch", "batch_size": 1}, "links", "--negatives in-batch, --batch-size 1"),
-    ({"negatives": "near:4"}, "links", "--negatives near:4, uniform"),
+    ({"negatives": "far:4"}, "links", "--negatives far:4, uniform"),
+    ({"negatives": "joint:4/1"}, "links", "joint:4/1, chunks, 2"),
+    ({"negatives": "joint:4/"}, "links", "joint:4/, chunks, 2"),
+    ({"negatives": "joint:x/8"}, "links", "--negatives joint:x/8, joint:1"),
+    ({"negatives": "uniform:4/2"}, "links", "--negatives uniform:4/2, uniform:1"),
+    ({"negatives": "joint:4/300", "batch_size": 200}, "links", "--negatives joint:4/300, 300 pairs, 200"),
+    ({"negatives": "joint:4/150", "batch_size": 200, "strategy": "data"}, "links", "joint:4/150, micro-batch, 100"),
+    ({"corrupt": "both"}, "links", "--corrupt both, uniform:1, 2"),
+    ({"corrupt": "both", "negatives": "hard:2"}, "hard", "--corrupt both, hard:2"),
+    ({"negatives": "near:2", "loss": "softmax", "log_q": True}, "links", "--log-q, near"),
+    ({"negatives": "uniform:2", "corrupt": "both", "loss": "softmax", "log_q": True}, "links", "--log-q, --corrupt"),
+    ({"negatives": "near:2"}, "one way", "--negatives near:2, two steps"),
     ({"negatives": "uniform:0"}, "links", "--negatives uniform:0, 1"),
     ({"negatives": "hard:2"}, "links", "--negatives hard:2"),
     ({"negatives": "hard:4"}, "hard", "--negatives hard:4, 3 of each pair"),
@@ -229,7 +240,9 @@ REFUSED = [
 def refusing(tmp_path_factory):
     folder = tmp_path_factory.mktemp("refusing")
     linked = {name: linked_graph(60, 5, given=True, hard=hard) for name, hard in {"links": 0, "hard": 3}.items()}
-    graphs = {**linked, "plain": random_graph(60, 5)}
+    indptr = np.concatenate([np.zeros(30, np.int64), np.arange(31)])  # into 30 .. 59 from others alone
+    one_way = replace(linked["links"], indptr=indptr, indices=np.arange(30, dtype=np.int32))
+    graphs = {**linked, "plain": random_graph(60, 5), "one way": one_way}
     return {name: lay_out(graph, folder / name, parts=2) for name, graph in graphs.items()}
 
 

@@ -11,6 +11,8 @@ import torch
 from support.links import ALONE, WIDTH, LinkStep, linked_layouts, rule_of
 
 from gsplit.data import open_layout
+from gsplit.models.decoding import decoder_of
+from gsplit.nn.decoders import OwnDecoder
 from gsplit.parallel import trainer_grid
 from gsplit.sampling.links import Negatives
 
@@ -19,12 +21,23 @@ NEGATIVES = {
     "joint": Negatives(joint=9),
     "in-batch": Negatives(in_batch=True),
     "hard": Negatives(hard=2),
-    "all": Negatives(uniform=1, joint=5, in_batch=True, hard=1),
-    "log-q": Negatives(uniform=2, joint=5, in_batch=True, degree_share=0.4, log_q=True),
+    "near": Negatives(near=2),
+    "all": Negatives(uniform=1, joint=5, chunk=9, in_batch=True, hard=1, near=2),
+    "source": Negatives(uniform=2, joint=5, near=1),
+    "both": Negatives(uniform=3, joint=5, chunk=9, in_batch=True, near=2),
+    "log-q": Negatives(uniform=2, joint=5, chunk=7, in_batch=True, degree_share=0.4, log_q=True),
 }
+CORRUPT = {"source": "source", "both": "both"}
 DECODERS = ("dot", "cosine", "distmult", "mlp")
 LOSSES = ("bce", "softmax", "bpr", "margin")
 MODELS = ("sage", "gcn-batch-norm", "gat", "pyg-SAGEConv")
+
+
+class Sum(torch.nn.Module):
+    """A decoder of a user's in which the ends differ."""
+
+    def forward(self, source, destination):
+        return (source * 2 + destination**2).sum(dim=1)
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +46,7 @@ def layouts(tmp_path_factory):
 
 
 def step(member, path, negatives, decoder, loss, model="sage", grid=None, **options):
-    rule = rule_of(negatives=NEGATIVES[negatives])
+    rule = rule_of(negatives=NEGATIVES[negatives], corrupt=CORRUPT.get(negatives, "destination"))
     made = LinkStep(member, open_layout(path), rule, decoder=decoder, loss=loss, model=model, grid=grid, **options)
     value, gradients, counted = made.gradients()
     pairs = made.segment.pairs
@@ -84,6 +97,39 @@ def test_law_2_for_other_models(pool, layouts, world, model):
     compare(pool.run(world, step, layouts(world).path, *about), alone(layouts(1).path, *about))
 
 
+@pytest.mark.parametrize("decoder", [*DECODERS, Sum])
+@pytest.mark.parametrize("negatives", ["source", "both"])
+def test_scores_are_those_of_pairs_one_by_one(layouts, negatives, decoder):
+    layout = layouts(1)
+    rule = rule_of(negatives=NEGATIVES[negatives], corrupt=CORRUPT[negatives])
+    given = rule.plan(layout, batch_size=40, seed=1).pairs(0, 0)[0]
+    decoder = OwnDecoder(decoder()) if decoder is Sum else decoder_of(decoder, WIDTH, {})
+    h = torch.randn(len(given.targets), WIDTH, dtype=torch.float64)
+    made = LinkStep(ALONE, layout, rule)
+    assert made.segment.targets.tolist() == given.targets.tolist()
+    scores = made.batch.pairs.scores(h, decoder.to(torch.float64))
+    shared = given.shared[np.arange(len(given.rows)) // given.chunk]
+    sides = [
+        np.arange(each.shape[1]) >= each.shape[1] - last
+        for each, last in ((given.own, given.own_at_source), (shared, given.shared_at_source))
+    ]
+    assert not given.turned or not np.concatenate(sides).any()
+    for ends in ((given.sources, given.destinations, None), *pairs_of_candidates(given, shared, sides)):
+        u, v, column = ends
+        if given.turned:
+            u, v = v, u
+        found = scores.positive if column is None else scores.negative[:, column]
+        assert torch.allclose(found, decoder(h[u], h[v]), rtol=1e-12, atol=1e-12)
+
+
+def pairs_of_candidates(given, shared, sides):
+    """Sources and destinations of each column of candidates."""
+    for column, (candidate, at_source) in enumerate(
+        zip(np.concatenate([given.own, shared], axis=1).T, np.concatenate(sides), strict=True)
+    ):
+        yield (candidate, given.destinations, column) if at_source else (given.sources, candidate, column)
+
+
 def few(member, path, batch_size):
     return step(member, path, "uniform", "mlp", "bce", batch_size=batch_size)
 
@@ -110,27 +156,30 @@ def test_law_2_for_split_groups_and_data(pool, layouts, groups):
         assert all(torch.equal(g, results[0]["gradients"][name]) for name, g in result["gradients"].items())
 
 
-def test_law_3_each_row_travels_once_for_the_pairs(pool, layouts):
+@pytest.mark.parametrize("negatives", ["joint", "both"])
+def test_law_3_each_row_travels_once_for_the_pairs(pool, layouts, negatives):
     """Rows sent equal those that sets find, and each pair of trainers has at most one message an exchange."""
     layout = layouts(3)
-    results = pool.run(3, step, layout.path, "joint", "dot", "bce")
+    results = pool.run(3, step, layout.path, negatives, "dot", "bce")
     layers = 2
     assert all(result["messages"] <= 2 * 2 * (layers + 1) for result in results)
-    sent = rows_by_sets(layout, NEGATIVES["joint"])
+    sent = rows_by_sets(
+        layout, rule_of(negatives=NEGATIVES[negatives], corrupt=CORRUPT.get(negatives, "destination"))
+    )
     assert [result["sent"] for result in results] == sent
 
 
-def rows_by_sets(layout, negatives):
+def rows_by_sets(layout, rule):
     """Rows that each trainer sends for the pairs, from the pairs of one that has all of them."""
-    segment = LinkStep(ALONE, layout, rule_of(negatives=negatives)).segment
+    segment = LinkStep(ALONE, layout, rule).segment
     header, targets = segment.pairs, segment.targets
     owner = np.searchsorted(layout.offsets, targets, side="right") - 1
     groups, own = header.num_groups, header.num_own_candidates
     sources = segment._int32(header.sources_at, groups)
     ends = [segment._int32(header.destinations_at, groups)[:, None]]
     ends += [segment._int32(header.own_candidates_at, groups * own).reshape(groups, own)]
-    shared = segment._int32(header.shared_candidates_at, header.num_shared_candidates)
-    ends += [np.broadcast_to(shared, (groups, len(shared)))]
+    shared = segment._int32(header.shared_candidates_at, header.num_chunks * header.num_shared_candidates)
+    ends += [np.repeat(shared.reshape(header.num_chunks, header.num_shared_candidates), segment.chunk_groups, axis=0)]
     needed = {
         (int(owner[source]), int(end))
         for source, row in zip(sources, np.concatenate(ends, axis=1), strict=True)

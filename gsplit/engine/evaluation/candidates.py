@@ -22,40 +22,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsplit import _core
+from gsplit.config.links import drawn_candidates
 from gsplit.data import Layout
 from gsplit.data.graph import row_ranges
 from gsplit.data.links.edge_sets import Links
 from gsplit.engine.evaluation.ranking import Known, Lists
 from gsplit.engine.evaluation.sampled_targets import EVALUATION
 from gsplit.errors import InputError
+from gsplit.sampling.links.negatives import MOST_ATTEMPTS
 from gsplit.sampling.plan import fold_key, hashed
 
 MOST_MULTIPLICATIONS = 10**13
 FEW = "uniform:1000"
 """What ``auto`` takes where all would be more than that."""
-ATTEMPTS = 8
-"""How often a candidate is drawn at most."""
-MOST_DRAWN = 1 << 20
-"""A bound of K: rows and numbers of candidates share a word."""
 KNOWN_AT_ONCE = 1 << 22
 """Known pairs that a trainer holds at a time."""
 TRIED_VERTICES, TRIED_EDGES = 500, 8
 """Of which it is looked up whether edges go both ways."""
 PIECE_EDGES = 1 << 18
-
-
-def drawn_candidates(name: str) -> int | None:
-    """K of ``uniform:K``; None for the other names of candidates.
-
-    Raises:
-        ValueError: for what is none of them.
-    """
-    if name in ("given", "all", "auto"):
-        return None
-    kind, _, number = name.partition(":")
-    if kind != "uniform" or not number.isdecimal() or not 0 < int(number) <= MOST_DRAWN:
-        raise ValueError(f"{name!r} is not given, all, auto or uniform:K with K from 1 to {MOST_DRAWN:,}")
-    return int(number)
 
 
 def multiplications(pairs: int, num_vertices: int, width: int) -> int:
@@ -120,7 +104,7 @@ def drawn_rows(
     k: int,
     left_out: Lists,
     *,
-    attempts: int = ATTEMPTS,
+    attempts: int = MOST_ATTEMPTS,
     threads: int = 1,
 ) -> NDArray[np.int64]:
     """Candidates [n, k] of the pairs with these rows, drawn uniformly; -1 where the last attempt was left out, too.

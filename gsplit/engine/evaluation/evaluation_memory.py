@@ -20,10 +20,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from gsplit.config.links import drawn_candidates
 from gsplit.data import Layout
 from gsplit.device.precision import Precision
 from gsplit.engine.evaluation.candidates import (
-    drawn_candidates,
     given_candidates,
     given_negatives,
     multiplications,

@@ -21,10 +21,10 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from gsplit.config.links import drawn_candidates
 from gsplit.data import Layout
 from gsplit.data.links.edge_sets import Links
 from gsplit.engine.evaluation.candidates import (
-    drawn_candidates,
     drawn_rows,
     given_candidates,
     given_negatives,

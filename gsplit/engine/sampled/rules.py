@@ -43,10 +43,7 @@ def _of_links(config: Resolved, rule: Neighbours) -> Links:
     return Links(
         neighbours=rule,
         negatives=Negatives(
-            uniform=asked.uniform,
-            joint=asked.joint,
-            in_batch=asked.in_batch,
-            hard=asked.hard,
+            **asked._asdict(),
             of_pairs=config.negatives_from == "destinations",
             degree_share=config.degree_share,
             known=not config.filter_negatives,
@@ -54,7 +51,7 @@ def _of_links(config: Resolved, rule: Neighbours) -> Links:
         ),
         edges=config.pairs == "edges",
         epoch_pairs=config.epoch_pairs,
-        corrupt_source=config.corrupt == "source",
+        corrupt=config.corrupt,
         exclude=Exclude(targets=config.exclude == "targets", below=config.exclude_below),
     )
 
@@ -87,6 +84,12 @@ def check_rule(config: Resolved, layout: Layout) -> None:
         raise InputError(
             f"--negatives in-batch takes the other pairs of a mini-batch{each}, and --batch-size {config.batch_size} "
             "has none"
+        )
+    most, chunk = -(-config.batch_size // groups), config.candidates.chunk
+    if config.task == "links" and chunk is not None and chunk > most:
+        of = "micro-batch" if groups > 1 else "mini-batch"
+        raise InputError(
+            f"--negatives {config.negatives}: chunks of {chunk} pairs, and a {of} has {most}; make them smaller"
         )
     if rule == "clusters" and config.clusters is not None:
         _check_clusters(config.clusters, layout, groups)

@@ -24,6 +24,7 @@ from gsplit.errors import InputError
 from gsplit.models.custom import parse_arguments
 from gsplit.models.registry import decoder_in
 from gsplit.sampling.links import TrainingPairs
+from gsplit.sampling.links.training_pairs import AT_ONCE
 
 FEW_PAIRS = 10
 """Mini-batches of an epoch below which the edges that one excludes change the graph."""
@@ -136,8 +137,10 @@ def check_links(config: TrainConfig, layout: Layout) -> None:
         raise InputError("--cache replicated gives each trainer vertices of its own, and links have none; drop it")
     asked = config.candidates
     _check_hard(config, layout)
-    if asked.hard and config.log_q:
-        raise InputError("--log-q goes by the chance of a candidate, and hard negatives have none; drop one")
+    _check_ends(config, layout)
+    for kind, number in (("hard", asked.hard), ("near", asked.near)):
+        if number and config.log_q:
+            raise InputError(f"--log-q goes by the chance of a candidate, and {kind} negatives have none; drop one")
     for kind, number in (("uniform", asked.uniform), ("joint", asked.joint)):
         if number >= layout.graph.num_vertices:
             raise InputError(
@@ -176,6 +179,35 @@ def _check_hard(config: TrainConfig, layout: Layout) -> None:
         )
     if asked > (number := links.hard_negatives.shape[1]):
         raise InputError(f"--negatives hard:{asked}: {layout.path} has {number} of each pair; take at most so many")
+
+
+def _check_ends(config: TrainConfig, layout: Layout) -> None:
+    """Refuse candidates that cannot be halved, and walks that go nowhere."""
+    asked = config.candidates
+    halved = {"uniform": asked.uniform, "joint": asked.joint, "near": asked.near}
+    if config.corrupt == "both":
+        if 1 in halved.values():
+            raise InputError(
+                f"--corrupt both lets half of the candidates of a kind take the place of either end, and --negatives "
+                f"{config.negatives} has one; take 2 or more"
+            )
+        if not (asked.in_batch or any(halved.values())):
+            raise InputError(
+                f"--corrupt both: hard negatives take the place of destinations alone, and --negatives "
+                f"{config.negatives} has no others; add some"
+            )
+    if asked.near and not has_walks(layout):
+        raise InputError(
+            f"--negatives near:{asked.near} walks two steps against edges, and no two edges of {layout.path} follow "
+            "each other; take others"
+        )
+
+
+def has_walks(layout: Layout) -> bool:
+    """Return whether there is an edge whose source has an in-edge, too."""
+    indptr, indices = layout.graph.indptr, layout.graph.indices
+    pieces = (indices[begin : begin + AT_ONCE] for begin in range(0, len(indices), AT_ONCE))
+    return any((indptr[sources + 1] > indptr[sources]).any() for sources in pieces)
 
 
 def excludes_much(config: TrainConfig, layout: Layout) -> str | None:

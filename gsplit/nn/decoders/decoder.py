@@ -27,6 +27,12 @@ class Decoder(nn.Module):
         scores: Tensor = self(source.repeat_interleave(width, dim=0), candidates.flatten(0, 1))
         return scores.view(n, width)
 
+    def groups_of_sources(self, destination: Tensor, candidates: Tensor) -> Tensor:
+        """Scores [n, C] of each destination [n, D] with candidates of its own [n, C, D] as sources."""
+        n, width = candidates.shape[:2]
+        scores: Tensor = self(candidates.flatten(0, 1), destination.repeat_interleave(width, dim=0))
+        return scores.view(n, width)
+
     def matrix(self, source: Tensor, candidates: Tensor) -> Tensor:
         """Scores [n, m] of each source [n, D] with all candidates [m, D]."""
         m = len(candidates)

@@ -43,6 +43,10 @@ class MLP(Decoder):
         """Scores [n, C] of each source [n, D] with candidates of its own [n, C, D]."""
         return self._beyond(self._sources(source).unsqueeze(1) + self._destinations(candidates))
 
+    def groups_of_sources(self, destination: Tensor, candidates: Tensor) -> Tensor:
+        """Scores [n, C] of each destination [n, D] with candidates of its own [n, C, D] as sources."""
+        return self._beyond(self._sources(candidates) + self._destinations(destination).unsqueeze(1))
+
     def matrix(self, source: Tensor, candidates: Tensor) -> Tensor:
         """Scores [n, m] of each source [n, D] with all candidates [m, D]."""
         sources, destinations = self._sources(source).unsqueeze(1), self._destinations(candidates)

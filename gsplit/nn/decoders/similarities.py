@@ -27,6 +27,10 @@ class Dot(Decoder):
         """Scores [n, C] of each source [n, D] with candidates of its own [n, C, D]."""
         return torch.bmm(candidates, source.unsqueeze(2)).squeeze(2)
 
+    def groups_of_sources(self, destination: Tensor, candidates: Tensor) -> Tensor:
+        """Scores [n, C] of each destination [n, D] with candidates of its own [n, C, D] as sources: the same."""
+        return self.groups(destination, candidates)
+
     def matrix(self, source: Tensor, candidates: Tensor) -> Tensor:
         """Scores [n, m] of each source [n, D] with all candidates [m, D]."""
         return source @ candidates.T

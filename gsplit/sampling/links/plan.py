@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 import gsplit._core as _core
 from gsplit.data import Layout
-from gsplit.sampling.links.negatives import NegativeDraws
+from gsplit.sampling.links.negatives import NegativeDraws, Replaced
 from gsplit.sampling.links.training_pairs import TrainingPairs
 from gsplit.sampling.plan import fold_key, num_batches
 
@@ -31,7 +31,7 @@ class Pairs:
     own: NDArray[np.int32]
     """[G, K] candidates of each pair."""
     shared: NDArray[np.int32]
-    """[C] candidates of all."""
+    """[S, C] candidates of all pairs of each chunk."""
     masked: NDArray[np.bool_]
     """[G, K + C] candidates that count nothing, own ones first."""
     rows: NDArray[np.int64]
@@ -39,7 +39,13 @@ class Pairs:
     own_log_q: NDArray[np.float32]
     """[G, K] logarithms of how often each candidate is expected among all of its pair; empty where nobody asks."""
     shared_log_q: NDArray[np.float32]
-    """[C] likewise."""
+    """[S, C] likewise."""
+    own_at_source: int
+    """How many of the K, the last ones, take the place of the source, where others take that of the destination."""
+    shared_at_source: int
+    """How many of the C likewise."""
+    chunk: int
+    """Pairs of a chunk; the last one may be smaller."""
     excluded: Ends
     """Edges that the micro-batch must not see."""
     turned: bool = False
@@ -66,7 +72,7 @@ class LinkPlan:
         epoch_pairs: pairs of an epoch.
         seed: of the run.
         micro_batches: that each mini-batch is cut into; their sizes differ by one at most.
-        corrupt_source: whether candidates take the place of sources. Pairs are turned round then: the end that stays
+        corrupt: the end that candidates take the place of. With ``source`` pairs are turned round: the end that stays
             is called the source.
         exclude_below: in-edges of an end below which an edge is excluded; None: all are.
         exclude: whether the edges of pairs, and the reverse ones, are excluded.
@@ -82,13 +88,13 @@ class LinkPlan:
         epoch_pairs: int,
         seed: int,
         micro_batches: int = 1,
-        corrupt_source: bool = False,
+        corrupt: Replaced = "destination",
         exclude: bool = True,
         exclude_below: int | None = None,
     ) -> None:
         self._indptr, self._pairs, self._draws = layout.graph.indptr, pairs, draws
         self._batch_size, self._epoch_pairs, self._seed = batch_size, epoch_pairs, seed
-        self._micro_batches, self._turned = micro_batches, corrupt_source
+        self._micro_batches, self._turned = micro_batches, corrupt == "source"
         self._exclude, self._exclude_below = exclude, exclude_below
         self._made: tuple[tuple[int, int], list[Pairs]] | None = None
         """The mini-batch asked for last."""
@@ -127,7 +133,7 @@ class LinkPlan:
             sources, destinations = destinations, sources
         candidates = self._draws.of(rows, sources, destinations, epoch=epoch, batch=batch, micro=micro)
         number = len(rows)
-        ends = np.concatenate([sources, destinations, candidates.own.ravel(), candidates.shared])
+        ends = np.concatenate([sources, destinations, candidates.own.ravel(), candidates.shared.ravel()])
         targets, ends = _by_first_appearance(ends)
         own = ends[2 * number : 2 * number + candidates.own.size]
         return Pairs(
@@ -135,11 +141,14 @@ class LinkPlan:
             sources=ends[:number],
             destinations=ends[number : 2 * number],
             own=own.reshape(candidates.own.shape),
-            shared=ends[2 * number + candidates.own.size :],
+            shared=ends[2 * number + candidates.own.size :].reshape(candidates.shared.shape),
             masked=candidates.masked,
             rows=rows,
             own_log_q=candidates.own_log_q,
             shared_log_q=candidates.shared_log_q,
+            own_at_source=candidates.own_at_source,
+            shared_at_source=candidates.shared_at_source,
+            chunk=candidates.chunk,
             excluded=excluded,
             turned=self._turned,
         )

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.data import Layout
-from gsplit.sampling.links.negatives import NegativeDraws, Negatives
+from gsplit.sampling.links.negatives import NegativeDraws, Negatives, Replaced
 from gsplit.sampling.links.plan import LinkPlan
 from gsplit.sampling.links.training_pairs import TrainingPairs
 from gsplit.sampling.plan import num_batches
@@ -42,8 +42,8 @@ class Links:
     """Whether all edges are trained on, also where there are training pairs."""
     epoch_pairs: int | None = None
     """Pairs of an epoch; None: all."""
-    corrupt_source: bool = False
-    """Whether candidates take the place of sources."""
+    corrupt: Replaced = "destination"
+    """The end of a pair that candidates take the place of."""
     exclude: Exclude = EXCLUDED
     """Which edges are not seen."""
 
@@ -57,16 +57,15 @@ class Links:
         """The pairs, shuffled anew in each epoch, with their candidates."""
         assert not fixed_shares  # refused with the flag
         pairs = TrainingPairs(layout, edges=self.edges)
-        hard = None if layout.graph.links is None else layout.graph.links.hard_negatives
         return LinkPlan(
             layout,
             pairs,
-            NegativeDraws(pairs, self.negatives, layout.positions, hard, seed, turned=self.corrupt_source),
+            NegativeDraws(layout, pairs, self.negatives, seed, corrupt=self.corrupt),
             batch_size=batch_size,
             epoch_pairs=self._of_epoch(pairs),
             seed=seed,
             micro_batches=micro_batches,
-            corrupt_source=self.corrupt_source,
+            corrupt=self.corrupt,
             exclude=self.exclude.targets,
             exclude_below=self.exclude.below,
         )

@@ -11,10 +11,10 @@ from support.graphs import lay_out, random_graph
 from support.messages import line_with
 
 import gsplit
+from gsplit.config.links import drawn_candidates
 from gsplit.data.links.edge_sets import Links
 from gsplit.engine.evaluation import candidates
 from gsplit.engine.evaluation.candidates import (
-    drawn_candidates,
     drawn_rows,
     known_beside_edges,
     known_entries,

@@ -18,7 +18,7 @@ from experiments.links.redundancy import links_of
 CONFIG = ExchangeConfig(trainers=3, fan_out=(4, 3), batch_size=30, iterations=2, seed=5)
 
 
-@pytest.mark.parametrize("kind", ["uniform:1", "uniform:2+joint:4", "in-batch"])
+@pytest.mark.parametrize("kind", ["uniform:1", "uniform:2+joint:4/7", "in-batch"])
 def test_rows_are_those_of_sets(tmp_path, kind):
     layout = lay_out(linked_graph(150, 8, seed=1), tmp_path, parts=3)
     plan = links_of(kind, CONFIG.fan_out).plan(layout, batch_size=30, seed=CONFIG.seed)
@@ -29,7 +29,7 @@ def test_rows_are_those_of_sets(tmp_path, kind):
         here, there = set(), set()
         for group, source in enumerate(pairs.targets[pairs.sources]):
             others = [pairs.targets[pairs.destinations[group]]]
-            candidates = pairs.targets[np.concatenate([pairs.own[group], pairs.shared])]
+            candidates = pairs.targets[np.concatenate([pairs.own[group], pairs.shared[group // pairs.chunk]])]
             here |= {(v, owner[source]) for v in [*others, *candidates] if owner[v] != owner[source]}
             counted = [*others, *candidates[~pairs.masked[group]]]
             there |= {(source, owner[v]) for v in counted if owner[v] != owner[source]}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from support.links import linked_graph, linked_layouts, micro_batches, rule_of
@@ -13,7 +15,8 @@ KINDS = {
     "joint": Negatives(joint=7),
     "in-batch": Negatives(in_batch=True),
     "hard": Negatives(hard=2),
-    "all": Negatives(uniform=1, joint=4, in_batch=True, hard=1),
+    "near": Negatives(near=3),
+    "all": Negatives(uniform=3, joint=4, chunk=9, in_batch=True, hard=1, near=2),
     "by degree": Negatives(uniform=3, degree_share=0.5),
 }
 
@@ -39,18 +42,23 @@ def decoded(segment, others, layout):
     assert (sources < len(vertices)).all()  # scored by the owner of the source
     destinations = known[segment._int32(header.destinations_at, groups)]
     candidates = known[segment._int32(header.own_candidates_at, groups * own)].reshape(groups, own)
-    of_all = known[segment._int32(header.shared_candidates_at, shared)]
+    of_chunks = segment._int32(header.shared_candidates_at, header.num_chunks * shared).reshape(
+        header.num_chunks, shared
+    )
+    assert segment.chunk_groups.sum() == groups
+    assert (segment.chunk_groups > 0).all()  # nothing is sent for chunks of others
+    shared_ = known[np.repeat(of_chunks, segment.chunk_groups, axis=0)]
     masked = segment.masked_candidates
     used = set(known[len(vertices) :])
     if groups:
-        assert used <= {*destinations, *candidates.ravel(), *of_all}  # nothing is sent for nothing
+        assert used <= {*destinations, *candidates.ravel(), *shared_.ravel()}  # nothing is sent for nothing
     else:
         assert not used
     return {
         int(row): (
             int(known[sources[i]]),
             int(destinations[i]),
-            [*map(int, candidates[i]), *map(int, of_all)],
+            [*map(int, candidates[i]), *map(int, shared_[i])],
             masked[i].tolist(),
         )
         for i, row in enumerate(segment.pair_rows)
@@ -79,9 +87,10 @@ def counting(candidates, masked):
     return [candidate for candidate, is_masked in zip(candidates, masked, strict=True) if not is_masked]
 
 
+@pytest.mark.parametrize("corrupt", ["destination", "both"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_pairs_and_candidates_are_the_same_for_any_number_of_splits(layouts, kind):
-    rule = rule_of(negatives=KINDS[kind])
+def test_pairs_and_candidates_are_the_same_for_any_number_of_splits(layouts, kind, corrupt):
+    rule = rule_of(negatives=KINDS[kind], corrupt=corrupt)
     wanted = pairs_of(layouts(1), rule, 1)
     assert len(wanted) > 30
     for parts in (2, 3, 5):
@@ -123,20 +132,32 @@ def known_links(layout, links):
     return known | ({*map(tuple, links.train.tolist())} if links.train is not None else set())
 
 
+def at_source(negatives, groups, corrupt):
+    """Whether each candidate of a pair takes the place of the source."""
+    if corrupt != "both":
+        return [corrupt == "source"] * 1000
+    halved = negatives.uniform, negatives.near
+    own = [False] * (negatives.hard + sum(-(-number // 2) for number in halved))
+    own += [True] * sum(number // 2 for number in halved)
+    of_all = groups if negatives.in_batch else 0
+    return own + [False] * (-(-negatives.joint // 2) + of_all) + [True] * (negatives.joint // 2 + of_all)
+
+
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("corrupt_source", [False, True])
-def test_no_candidate_is_known(layouts, kind, corrupt_source):
+@pytest.mark.parametrize("corrupt", ["destination", "source", "both"])
+def test_no_candidate_is_known(layouts, kind, corrupt):
     layout = layouts(3)
     known = known_links(layout, layout.graph.links)
-    if corrupt_source:
-        known = {(v, u) for u, v in known}
-    rule = rule_of(negatives=KINDS[kind], corrupt_source=corrupt_source)
     masks = []
-    for source, destination, candidates, masked in pairs_of(layout, rule, 0).values():
+    groups = pairs_of(layout, rule_of(negatives=KINDS[kind], corrupt=corrupt), 0)
+    sides = at_source(KINDS[kind], len(groups), corrupt)
+    for source, destination, candidates, masked in groups.values():
+        if corrupt == "source":  # such pairs are turned round
+            source, destination = destination, source
         assert (source, destination) in known
-        for candidate, is_masked in zip(candidates, masked, strict=True):
-            refused = candidate in (source, destination) or (source, candidate) in known
-            assert is_masked == refused
+        for candidate, is_masked, turned in zip(candidates, masked, sides, strict=corrupt == "both"):
+            pair = (candidate, destination) if turned else (source, candidate)
+            assert is_masked == (candidate in (source, destination) or pair in known)
             masks.append(is_masked)
     assert not all(masks)
     if kind == "in-batch":
@@ -153,6 +174,44 @@ def test_hard_candidates_are_of_the_pair_itself(layouts):
     assert np.mean(of_the_pair) > 0.8  # but for what is known or missing
 
 
+def test_walks_end_uniformly_two_steps_away(layouts):
+    """Against the chances of all walks from a vertex, multi-edges counted, but for what is known."""
+    layout = layouts(2)
+    plan = rule_of(negatives=Negatives(near=8)).plan(layout, batch_size=40, seed=3)
+    graph, known = layout.graph, known_links(layout, layout.graph.links)
+    step = np.zeros((120, 120))
+    np.add.at(step, (np.repeat(np.arange(120), np.diff(graph.indptr)), graph.indices), 1)
+    step /= np.maximum(1, step.sum(axis=1, keepdims=True))
+    source = int(np.argmax(np.diff(graph.indptr)))
+    destination, number = (source + 7) % 120, 4000
+    ids = layout.permutation
+    may = [c not in (source, destination) and (ids[source], ids[c]) not in known for c in range(120)]
+    chances = (step @ step)[source] * may
+    assert (chances > 0).sum() > 15
+    drawn = plan._draws.of(
+        np.arange(number), np.full(number, source), np.full(number, destination), epoch=0, batch=0, micro=0
+    )
+    ends = drawn.own[~drawn.masked]
+    assert len(ends) > 0.9 * 8 * number
+    wanted = chances / chances.sum() * len(ends)
+    counts = np.bincount(ends, minlength=120)
+    assert not counts[wanted == 0].any()
+    some = wanted > 0
+    square, freedom = ((counts - wanted)[some] ** 2 / wanted[some]).sum(), some.sum() - 1
+    assert abs(square - freedom) < 4 * np.sqrt(2 * freedom)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_pairs_that_are_held_out_change_nothing(layouts, kind):
+    layout, none = layouts(2), np.empty((0, 2), np.int64)
+    links = replace(layout.graph.links, valid=none, test=none)
+    without = replace(layout, graph=replace(layout.graph, links=links))
+    rule = rule_of(negatives=KINDS[kind], corrupt="both")
+    given, held_out = (rule.plan(each, batch_size=40, seed=1).pairs(0, 1)[0] for each in (without, layout))
+    for field in ("targets", "own", "shared", "masked"):
+        assert (getattr(given, field) == getattr(held_out, field)).all()
+
+
 @pytest.mark.parametrize("corrupt_source", [False, True])
 def test_candidates_of_pairs_are_such_ends_of_theirs(layouts, corrupt_source):
     layout = layouts(3)
@@ -160,7 +219,7 @@ def test_candidates_of_pairs_are_such_ends_of_theirs(layouts, corrupt_source):
     ends = {*layout.permutation[pairs.ends(np.arange(pairs.number))[0 if corrupt_source else 1]].tolist()}
     assert len(ends) < 120 or corrupt_source
     negatives = Negatives(uniform=6, joint=9, of_pairs=True, known=True)
-    rule = rule_of(negatives=negatives, corrupt_source=corrupt_source)
+    rule = rule_of(negatives=negatives, corrupt="source" if corrupt_source else "destination")
     drawn = {vertex for group in pairs_of(layout, rule, 0).values() for vertex in group[2]}
     assert drawn <= ends
     assert len(drawn) > 0.8 * len(ends)
@@ -190,7 +249,7 @@ def test_candidates_say_how_often_they_are_expected(layouts, parts):
     pairs = TrainingPairs(layout)
     degrees = np.zeros(120)
     np.add.at(degrees, layout.permutation[pairs.ends(np.arange(pairs.number))[1]], 1)
-    negatives = Negatives(uniform=2, joint=5, in_batch=True, degree_share=0.4, log_q=True)
+    negatives = Negatives(uniform=2, joint=5, chunk=12, in_batch=True, degree_share=0.4, log_q=True)
     sampler = micro_batches(layout, rule_of(negatives=negatives)).sample(0, 0, 0)
     segments = [sampler.segment(rank) for rank in range(parts)]
     groups = segments[0].pairs.groups_of_all
@@ -198,8 +257,10 @@ def test_candidates_say_how_often_they_are_expected(layouts, parts):
     for segment in segments:
         found = decoded(segment, segments, layout)
         own, shared = segment.log_q
+        shared = np.repeat(shared, segment.chunk_groups, axis=0)
         for row, (_, _, candidates, _) in zip(segment.pair_rows, found.values(), strict=True):
-            values = np.concatenate([own[list(found).index(row)], shared])
+            at = list(found).index(row)
+            values = np.concatenate([own[at], shared[at]])
             assert values == pytest.approx(np.log(expected[candidates]), rel=1e-5)
 
 
