@@ -5,9 +5,9 @@
     python -m experiments.links.exchange --dataset synthetic:products?scale=0.1 --fan-out 15,10,5
 
 A pair is scored by the owner of its source, so the rows of its destination and its candidates travel there, each
-once. ``at_destination_rows`` is what would travel if each pair and each candidate were scored by the owner of its
-destination, which losses that look at one score at a time would allow; GSplit does not do that. Counts, so the same
-on any machine.
+once. ``at_destination_rows`` is what travels if each pair and each candidate is scored by the owner of its
+destination, as ``--score-at destination`` does for bce and candidates that no pairs share. Counts, so the same on any
+machine.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def counts_of(layout: Layout, kind: str, config: ExchangeConfig) -> dict[str, fl
 
 
 def rows_at_destination(pairs: Pairs, owners: NDArray[np.int64]) -> int:
-    """Rows of sources that would travel to the owners of destinations and candidates, each once to each.
+    """Rows of sources that travel to the owners of destinations and candidates, each once to each.
 
     Args:
         pairs: of a mini-batch.

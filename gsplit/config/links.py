@@ -9,7 +9,7 @@ from typing import Annotated, Literal, NamedTuple
 
 from gsplit.config.fields import Accepted, Checked, Range
 from gsplit.config.flags import Aliases
-from gsplit.config.rules import RESULTS, FixedInEpoch, Only
+from gsplit.config.rules import COST, RESULTS, FixedInEpoch, Only
 from gsplit.config.run import EVALUATED
 from gsplit.errors import InputError
 
@@ -147,6 +147,12 @@ class LinksConfig(Checked):
     weight for each column; mlp; or package.module:Class, a module of yours with forward(source, destination)."""
     score_args: Annotated[str, Only(task="links"), Only(score="mlp"), RESULTS] = ""
     """What mlp (hidden=64,layers=3) or a decoder of yours is constructed with, beside the width of the vectors."""
+    score_at: Annotated[
+        Literal["source", "destination"], Only(task="links"), Only(rows_exchanged=True), COST, RESULTS
+    ] = "source"
+    """The end whose GPU scores a pair. source: vectors of destinations and candidates travel there; destination: each
+    candidate is scored where it lies and vectors of sources travel, which are fewer where each pair has many
+    candidates of its own. That is for bce alone, which looks at one score at a time."""
     temperature: Annotated[
         float, Range(above=0, below=math.inf), Only(task="links"), Only(loss="softmax"), RESULTS
     ] = 1.0

@@ -131,14 +131,13 @@ struct BoundSampler {
   void put_pairs(Array<int64_t> targets, Array<int32_t> sources, Array<int32_t> destinations, Array<int32_t> own,
                  Array<int32_t> shared, Array<uint8_t> masked, Array<int64_t> rows, Array<float> own_log_q,
                  Array<float> shared_log_q, int64_t chunk, int64_t own_at_source, int64_t shared_at_source,
-                 int64_t groups_of_all, int64_t negatives_of_all, bool turned) {
+                 int64_t groups_of_all, int64_t negatives_of_all, bool turned, bool apart) {
     checked_rank(0);
     nb::gil_scoped_release unlocked;
-    pairs = gsplit::split_pairs(
-        sampler.splits(), offsets, span_of(targets),
-        {span_of(sources), span_of(destinations), span_of(own), span_of(shared), span_of(masked), span_of(rows),
-         span_of(own_log_q), span_of(shared_log_q), chunk, own_at_source, shared_at_source, groups_of_all,
-         negatives_of_all, turned});
+    pairs = gsplit::split_pairs(sampler.splits(), offsets, span_of(targets),
+                                {span_of(sources), span_of(destinations), span_of(own), span_of(shared),
+                                 span_of(masked), span_of(rows), span_of(own_log_q), span_of(shared_log_q), chunk,
+                                 own_at_source, shared_at_source, groups_of_all, negatives_of_all, turned, apart});
   }
 
   gsplit::DrawKey key(uint64_t seed) const {
@@ -188,7 +187,7 @@ void bind_sampler(nb::module_& m, const char* name) {
       .def("put_pairs", &Self::put_pairs, nb::arg("targets"), nb::arg("sources"), nb::arg("destinations"),
            nb::arg("own"), nb::arg("shared"), nb::arg("masked"), nb::arg("rows"), nb::arg("own_log_q"),
            nb::arg("shared_log_q"), nb::arg("chunk"), nb::arg("own_at_source"), nb::arg("shared_at_source"),
-           nb::arg("groups_of_all"), nb::arg("negatives_of_all"), nb::arg("turned"))
+           nb::arg("groups_of_all"), nb::arg("negatives_of_all"), nb::arg("turned"), nb::arg("apart"))
       .def("segment_bytes", &Self::segment_bytes, nb::arg("rank"))
       .def("write_segment", &Self::write_segment, nb::arg("rank"), nb::arg("out"));
 }

@@ -52,6 +52,8 @@ void check(const PairGroups& groups, size_t num_targets) {
   for (const auto& [log_q, ends] : {std::pair(groups.own_log_q, groups.own), {groups.shared_log_q, groups.shared}})
     if (!log_q.empty() && log_q.size() != ends.size())
       throw std::invalid_argument("each candidate needs a number of how often it is expected");
+  if (groups.apart && !groups.shared.empty())
+    throw std::invalid_argument("candidates that pairs share are scored with the pairs");
   for (const auto& ends : {groups.sources, groups.destinations, groups.own, groups.shared})
     check_ends(ends, num_targets);
 }
@@ -63,28 +65,18 @@ void append(Array<T>& to, std::span<const T> values, size_t i, size_t width) {
   to.insert(to.end(), row.begin(), row.end());
 }
 
-}  // namespace
-
-std::vector<PairSplit> split_pairs(const std::vector<Split>& splits, std::span<const int64_t> offsets,
-                                   std::span<const int64_t> targets, const PairGroups& groups) {
-  check(groups, targets.size());
-  const size_t parts = splits.size(), number = groups.sources.size();
-  const size_t candidates = number > 0 ? groups.own.size() / number : 0;
+/// Gives each group to the owner of its source.
+void put_groups(const PairGroups& groups, const std::vector<Place>& places, std::vector<PairSplit>& pairs) {
+  const size_t number = groups.sources.size(), candidates = number > 0 ? groups.own.size() / number : 0;
   const size_t of_chunk = shared_by_chunk(groups), chunk = groups.chunk;
   const size_t each = groups.masked.empty() ? 0 : candidates + of_chunk;
-  const std::vector<Place> places = places_of(offsets, targets);
-  std::vector<PairSplit> pairs(parts);
   for (PairSplit& split : pairs) {
-    split.send_rows.resize(parts);
     split.candidates = static_cast<int64_t>(candidates);
     split.of_chunk = static_cast<int64_t>(of_chunk);
     split.own_at_source = groups.own_at_source;
     split.shared_at_source = groups.shared_at_source;
-    split.groups_of_all = groups.groups_of_all;
-    split.negatives_of_all = groups.negatives_of_all;
-    split.turned = groups.turned;
   }
-  std::vector<size_t> last_chunk(parts, number);  // that a split has shared candidates of
+  std::vector<size_t> last_chunk(pairs.size(), number);  // that a split has shared candidates of
   for (size_t group = 0; group < number; ++group) {
     const int32_t owner = places[groups.sources[group]].owner;
     PairSplit& split = pairs[owner];
@@ -101,12 +93,57 @@ std::vector<PairSplit> split_pairs(const std::vector<Split>& splits, std::span<c
     if (!groups.own_log_q.empty()) append(split.own_log_q, groups.own_log_q, group, candidates);
     append(split.masked, groups.masked, group, each);
   }
+}
+
+/// Gives each pair to the owner of its destination, and then each candidate that counts to its own, with the end of
+/// the pair that stays: those that take the place of sources last.
+void put_apart(const PairGroups& groups, const std::vector<Place>& places, std::vector<PairSplit>& pairs) {
+  const auto put = [&](size_t group, int32_t stays, int32_t end) -> PairSplit& {
+    PairSplit& split = pairs[places[end].owner];
+    split.sources.push_back(stays);
+    split.destinations.push_back(places[end].row);
+    split.rows.push_back(groups.rows[group]);
+    return split;
+  };
+  const size_t number = groups.sources.size(), candidates = number > 0 ? groups.own.size() / number : 0;
+  const size_t at_destination = candidates - groups.own_at_source;
+  for (size_t group = 0; group < number; ++group) put(group, groups.sources[group], groups.destinations[group]);
+  for (const bool at_source : {false, true})
+    for (size_t at = 0; at < groups.own.size(); ++at) {
+      if ((at % candidates >= at_destination) != at_source) continue;
+      const size_t group = at / candidates;
+      if (!groups.masked.empty() && groups.masked[at] != 0) {
+        ++pairs[places[groups.own[at]].owner].left_out;
+      } else {
+        PairSplit& split = put(group, (at_source ? groups.destinations : groups.sources)[group], groups.own[at]);
+        ++split.apart;
+        split.own_at_source += at_source;
+      }
+    }
+}
+
+}  // namespace
+
+std::vector<PairSplit> split_pairs(const std::vector<Split>& splits, std::span<const int64_t> offsets,
+                                   std::span<const int64_t> targets, const PairGroups& groups) {
+  check(groups, targets.size());
+  const size_t parts = splits.size();
+  const std::vector<Place> places = places_of(offsets, targets);
+  std::vector<PairSplit> pairs(parts);
+  for (PairSplit& split : pairs) {
+    split.send_rows.resize(parts);
+    split.groups_of_all = groups.groups_of_all;
+    split.negatives_of_all = groups.negatives_of_all;
+    split.turned = groups.turned;
+  }
+  (groups.apart ? put_apart : put_groups)(groups, places, pairs);
 
   std::vector<int32_t> sent(targets.size(), -1);  // the place of a target among the rows sent to the split at work
   for (size_t part = 0; part < parts; ++part) {
     PairSplit& split = pairs[part];
     if (split.sources.empty()) continue;
-    const auto all_ends = {&split.destinations, &split.own, &split.shared};
+    const std::vector<Array<int32_t>*> all_ends =
+        groups.apart ? std::vector{&split.sources} : std::vector{&split.destinations, &split.own, &split.shared};
     for (const Array<int32_t>* ends : all_ends)
       for (int32_t end : *ends) {
         const auto [owner, row] = places[end];
@@ -122,7 +159,7 @@ std::vector<PairSplit> split_pairs(const std::vector<Split>& splits, std::span<c
       next += static_cast<int32_t>(pairs[peer].send_rows[part].size());
     }
     std::vector<int32_t> to_forget;
-    for (Array<int32_t>* ends : {&split.destinations, &split.own, &split.shared})
+    for (Array<int32_t>* ends : all_ends)
       for (int32_t& end : *ends) {
         const auto [owner, row] = places[end];
         if (owner == static_cast<int32_t>(part)) {

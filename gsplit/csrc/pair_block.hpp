@@ -1,9 +1,10 @@
 // The pair block: who scores which pairs of a mini-batch of links, and which rows of targets travel for that.
 //
 // A group is a pair (source, destination) with candidates to put in the place of its destination, or the last of them
-// in that of its source: some of its own, and some that all groups of a chunk share. It is scored by the owner of its source, to whom the rows of
-// the other ends come, each once. So a loss over groups is local, and the block is one layer more: its route is
-// that of an exchange of level L.
+// in that of its source: some of its own, and some that all groups of a chunk share. It is scored by the owner of its
+// source, to whom the rows of the other ends come, each once. So a loss over groups is local, and the block is one
+// layer more: its route is that of an exchange of level L. Where a loss looks at one score at a time, groups may be
+// taken apart: the owners of the destination and of each candidate score these, and the row of the other end comes.
 #pragma once
 
 #include <cstdint>
@@ -31,11 +32,12 @@ struct PairGroups {
   int64_t groups_of_all = 0;              // groups of all micro-batches of the mini-batch
   int64_t negatives_of_all = 0;           // candidates of the same that are not masked
   bool turned = false;                    // candidates take the place of sources, which are called destinations
+  bool apart = false;                     // scored at destinations and at candidates, of which none is shared
 };
 
 /// What one split scores and sends.
 struct PairSplit {
-  Array<int32_t> sources;       // [own groups] own target rows
+  Array<int32_t> sources;       // [own groups] own target rows; apart: likewise, and destinations are own rows
   Array<int32_t> destinations;  // [own groups] own target rows, then rows received from 0, 1, ...
   Array<int32_t> own;           // [own groups * K] likewise
   Array<int32_t> shared;        // [own chunks * C] likewise; of those that have own groups
@@ -44,16 +46,19 @@ struct PairSplit {
   Array<int64_t> rows;          // [own groups]
   Array<float> own_log_q;       // [own groups * K] or empty
   Array<float> shared_log_q;    // [own chunks * C] or empty
-  int64_t candidates = 0;       // K
+  int64_t candidates = 0;       // K; apart: 0
   int64_t of_chunk = 0;         // C
-  int64_t own_at_source = 0, shared_at_source = 0;
+  int64_t own_at_source = 0;    // of the K; apart: of those below
+  int64_t shared_at_source = 0;
+  int64_t apart = 0;     // how many of the own groups, the last, are candidates with an end of their pair
+  int64_t left_out = 0;  // own candidates that are masked, where groups are apart
   int64_t groups_of_all = 0, negatives_of_all = 0;
   bool turned = false;
   std::vector<Array<int32_t>> send_rows;  // [P] own target rows that each trainer needs
 };
 
-/// Splits groups between the owners of their sources. targets: those that `splits` were sampled for, in the order
-/// that the ends of groups count. Throws std::invalid_argument for ends that are none.
+/// Splits groups between the owners of their sources, or takes them apart. targets: those that `splits` were sampled
+/// for, in the order that the ends of groups count. Throws std::invalid_argument for ends that are none.
 std::vector<PairSplit> split_pairs(const std::vector<Split>& splits, std::span<const int64_t> offsets,
                                    std::span<const int64_t> targets, const PairGroups& groups);
 

@@ -116,6 +116,8 @@ int64_t put_pairs(Cursor& cursor, const std::vector<PairSplit>& pairs, int rank)
                              own.own_at_source,
                              own.shared_at_source,
                              own.turned,
+                             own.apart,
+                             own.left_out,
                              cursor.put(own.sources),
                              cursor.put(own.destinations),
                              cursor.put(own.own),

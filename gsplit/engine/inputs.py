@@ -275,6 +275,7 @@ def pair_block_of(segment: Segment, data: Tensor, comm: BatchComm) -> PairBlock:
         groups_of_all=header.groups_of_all,
         negatives_of_all=header.negatives_of_all,
         turned=header.turned,
+        num_apart=header.num_apart,
         route=route,
         comm=comm,
     )
@@ -310,10 +311,10 @@ def _pair_counts(segment: Segment) -> dict[str, int]:
     header = segment.pairs
     if header is None:
         return {}
-    candidates = header.num_groups * (header.num_own_candidates + header.num_shared_candidates)
+    beside = header.num_groups * (header.num_own_candidates + header.num_shared_candidates)
     return {
-        "pairs": header.num_groups,
-        "candidates": candidates,
-        "masked_candidates": int(segment.masked_candidates.sum()),
+        "pairs": header.num_groups - header.num_apart,
+        "candidates": beside + header.num_apart + header.num_left_out,
+        "masked_candidates": int(segment.masked_candidates.sum()) + header.num_left_out,
         "score_rows": sum(header.send_counts),
     }

@@ -2,7 +2,8 @@
 
 It is one layer more: rows of targets go to the trainers that score them, each once, and in backward their gradients
 come back and are added. A pair is scored by the owner of its source, so that a loss over a pair and all its
-candidates is local.
+candidates is local; or, for a loss that looks at one score at a time, each pair and each candidate by the owner of
+that end, so that rows of sources travel.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class PairScores(NamedTuple):
     positive: Tensor
     """[G]"""
     negative: Tensor
-    """[G, K + C]"""
+    """[G, K + C]; with ``--score-at destination`` [n], of candidates whose pairs others may score."""
     masked: Tensor | None
     """bool [G, K + C]: candidates that count nothing; None: all count."""
 
@@ -41,7 +42,9 @@ class PairBlock:
     """The pairs that a trainer scores: G pairs with K candidates of their own each, and C that a chunk shares.
 
     Candidates take the place of the destination, the last ``own_at_source`` of the K and ``shared_at_source`` of the
-    C that of the source. Rows count the own targets first, then the rows received from trainer 0, 1, ...
+    C that of the source. With ``--score-at destination`` the last ``num_apart`` of the G are candidates, each with
+    the end of its pair that stays in ``sources``, and K and C are 0. Rows count the own targets first, then the rows
+    received from trainer 0, 1, ...
 
     Examples:
         >>> from gsplit.nn.decoders import Dot
@@ -55,9 +58,9 @@ class PairBlock:
     """
 
     sources: Tensor
-    """int32 [G] rows, of own targets."""
+    """int32 [G] rows, of own targets but where pairs are scored at destinations."""
     destinations: Tensor
-    """int32 [G] rows."""
+    """int32 [G] rows, of own targets where pairs are scored there."""
     own: Tensor
     """int32 [G, K] rows of each pair's candidates."""
     shared: Tensor
@@ -73,7 +76,7 @@ class PairBlock:
     shared_log_q: Tensor | None = None
     """float32 [S, C] likewise."""
     own_at_source: int = 0
-    """How many of the K, the last ones, take the place of the source."""
+    """How many of the K, or of those apart, the last ones, take the place of the source."""
     shared_at_source: int = 0
     """How many of the C likewise."""
     groups_of_all: int
@@ -87,6 +90,8 @@ class PairBlock:
     turned: bool = False
     """Whether pairs are turned round: candidates take the place of sources, and scores are of (end given as the
     destination, end given as the source)."""
+    num_apart: int = 0
+    """How many of the pairs, the last, are candidates; their numbers are those of their pairs."""
 
     def exchange(self, h: Tensor) -> Tensor:
         """Own targets' vectors [n_L, D] -> the same, then those received [n_L + received, D].
@@ -110,6 +115,12 @@ class PairBlock:
         if self.turned:
             decoder = _Turned(decoder)
         at_source = _Turned(decoder)
+        if self.num_apart:
+            ends = [
+                each.split([len(each) - self.own_at_source, self.own_at_source]) for each in (sources, destinations)
+            ]
+            scores = torch.cat([score(*each) for score, *each in zip((decoder, at_source), *ends, strict=True)])
+            return PairScores(scores[: -self.num_apart], scores[-self.num_apart :], None)
         k, c = own.shape[1] - self.own_at_source, shared.shape[1] - self.shared_at_source
         negative = [decoder.groups(sources, own[:, :k])]
         if self.own_at_source:

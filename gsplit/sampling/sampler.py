@@ -237,7 +237,7 @@ class MiniBatchSampler(CoreSampler):
         )
 
     def put_pairs(self, pairs: Pairs, *, groups_of_all: int, negatives_of_all: int) -> None:
-        """Let the segments of the last mini-batch carry pairs of its targets, each at the owner of its source.
+        """Let the segments of the last mini-batch carry pairs of its targets, each at its scorer.
 
         Args:
             pairs: of the micro-batch that was sampled.
@@ -261,6 +261,7 @@ class MiniBatchSampler(CoreSampler):
             groups_of_all,
             negatives_of_all,
             pairs.turned,
+            pairs.apart,
         )
 
 

@@ -38,7 +38,7 @@ SUMS_WORDS = (
 
 PAIR_WORDS = (
     *("num_groups", "groups_of_all", "negatives_of_all", "num_own_candidates", "num_shared_candidates", "num_chunks"),
-    *("own_at_source", "shared_at_source", "turned"),
+    *("own_at_source", "shared_at_source", "turned", "num_apart", "num_left_out"),
     *("sources_at", "destinations_at", "own_candidates_at", "shared_candidates_at", "chunk_groups_at", "masked_at"),
     *("rows_at", "own_log_q_at", "shared_log_q_at"),
     "send_rows_at",
@@ -72,6 +72,11 @@ class PairHeader:
     """How many of the C likewise."""
     turned: bool
     """Whether pairs are turned round, so that candidates take the place of sources."""
+    num_apart: int
+    """Number of the own groups, the last, that are candidates with the end of their pair that stays; the last
+    ``own_at_source`` of these take the place of the source."""
+    num_left_out: int
+    """Number of candidates that are none of these, because they are masked."""
     sources_at: int
     """Offset in bytes of ``sources``, int32 [G]: own target rows."""
     destinations_at: int

@@ -131,6 +131,7 @@ TRAIN: Table = {
     "embedding": Row(value=4, see=weights, base=LINKS),
     "score": Row(value="mlp", see=weights, base=LINKS),
     "score_args": Row(value="hidden=3", see=weights, base={**LINKS, "score": "mlp"}),
+    "score_at": Row(value="destination", see=traffic("score_rows"), base=LINKS),
     "temperature": Row(value=0.1, see=weights, base={**LINKS, "loss": "softmax"}),
     "log_q": Row(value=True, see=weights, base={**LINKS, "loss": "softmax", "negatives": "uniform:2,in-batch"}),
     "margin": Row(value=5.0, see=weights, base={**LINKS, "loss": "margin"}),

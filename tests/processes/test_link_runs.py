@@ -81,6 +81,7 @@ def test_any_number_of_trainers_learns_the_same(here, layouts, tmp_path, model):
         {"accumulate": 3, "clip_grad_norm": 0.5},
         {"precision": "bf16-mixed", "dtype": None},
         {"exchange": "auto"},
+        {"score_at": "destination", "loss": "bce", "split_group": 2, "bulk": 2},
     ],
     ids=str,
 )
@@ -145,17 +146,16 @@ def loop(run):
         run.step()
 
 
-def test_a_loop_of_ones_own_learns_what_the_engine_does(here, layouts, tmp_path):
-    _, wanted = trained(layouts(2), tmp_path / "engine", negatives="uniform:3", score="distmult")
-    config = {
-        **BASE,
-        "negatives": "uniform:3",
-        "score": "distmult",
-        "layout": layouts(2).path,
-        "out": tmp_path / "run",
-    }
-    gsplit.train(config=TrainConfig(**config), loop=loop)
-    assert_near(checkpoint.load_state(tmp_path / "run", checkpoint.MODEL), wanted, 1e-12)
+@pytest.mark.parametrize("score_at", ["source", "destination"])
+def test_a_loop_of_ones_own_learns_what_the_engine_does(here, layouts, tmp_path, score_at):
+    about = {"negatives": "uniform:3", "score": "distmult"}
+    wanted, weights = trained(layouts(2), tmp_path / "engine", **about)
+    changes = {"layout": layouts(2).path, "out": tmp_path / "run", "score_at": score_at}
+    found = gsplit.train(config=TrainConfig(**BASE, **about, **changes), loop=loop)
+    assert_near(checkpoint.load_state(tmp_path / "run", checkpoint.MODEL), weights, 1e-12)
+    for name in ("pairs", "candidates", "masked_candidates"):
+        assert found["traffic"][name] == wanted["traffic"][name]
+    assert (found["traffic"]["score_rows"] < wanted["traffic"]["score_rows"]) == (score_at == "destination")
 
 
 def test_a_saved_model_has_its_decoder(here, layouts, tmp_path):
@@ -215,6 +215,9 @@ REFUSED = [
     ({"temperature": 2.0}, "links", "--temperature 2.0, --loss softmax"),
     ({"task": "vertices", "metrics": None, "negatives": "uniform:2"}, "links", "--negatives uniform:2"),
     ({"log_q": True}, "links", "--log-q, --loss softmax"),
+    ({"score_at": "destination", "loss": "softmax"}, "links", "--score-at destination, --loss softmax, bce"),
+    ({"score_at": "destination", "loss": "bpr"}, "links", "--score-at destination, --loss bpr, bce"),
+    ({"score_at": "destination", "negatives": "joint:4"}, "links", "--score-at destination, --negatives joint:4"),
     ({"score": "product"}, "links", "--score product, dot"),
     ({"score": "torch.nn:Bilinear"}, "links", "Bilinear, in1_features, --score-args in1_features=VALUE"),
     (

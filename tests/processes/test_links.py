@@ -8,6 +8,7 @@ import itertools
 import numpy as np
 import pytest
 import torch
+from support.libraries import HAS_DGL
 from support.links import ALONE, WIDTH, LinkStep, linked_layouts, rule_of
 
 from gsplit.data import open_layout
@@ -27,10 +28,15 @@ NEGATIVES = {
     "both": Negatives(uniform=3, joint=5, chunk=9, in_batch=True, near=2),
     "log-q": Negatives(uniform=2, joint=5, chunk=7, in_batch=True, degree_share=0.4, log_q=True),
 }
-CORRUPT = {"source": "source", "both": "both"}
+OWN = {
+    "own": Negatives(uniform=2, hard=1),
+    "own-source": Negatives(uniform=1, near=1),
+    "own-both": Negatives(uniform=3, near=2),
+}
+CORRUPT = {"source": "source", "both": "both", "own-source": "source", "own-both": "both"}
 DECODERS = ("dot", "cosine", "distmult", "mlp")
 LOSSES = ("bce", "softmax", "bpr", "margin")
-MODELS = ("sage", "gcn-batch-norm", "gat", "pyg-SAGEConv")
+MODELS = ("sage", "gcn-batch-norm", "gat", "pyg-GraphSAGE", *["dgl-SAGEConv"] * HAS_DGL)
 
 
 class Sum(torch.nn.Module):
@@ -45,8 +51,13 @@ def layouts(tmp_path_factory):
     return linked_layouts(tmp_path_factory.mktemp("links"), hard=3)
 
 
-def step(member, path, negatives, decoder, loss, model="sage", grid=None, **options):
-    rule = rule_of(negatives=NEGATIVES[negatives], corrupt=CORRUPT.get(negatives, "destination"))
+def rule_named(negatives, apart=False):
+    given = {**NEGATIVES, **OWN}[negatives]
+    return rule_of(negatives=given, corrupt=CORRUPT.get(negatives, "destination"), apart=apart)
+
+
+def step(member, path, negatives, decoder, loss, model="sage", grid=None, apart=False, **options):
+    rule = rule_named(negatives, apart)
     made = LinkStep(member, open_layout(path), rule, decoder=decoder, loss=loss, model=model, grid=grid, **options)
     value, gradients, counted = made.gradients()
     pairs = made.segment.pairs
@@ -54,10 +65,10 @@ def step(member, path, negatives, decoder, loss, model="sage", grid=None, **opti
         "loss": value,
         "gradients": gradients,
         "counted": counted,
-        "messages": made.counters.forward_messages + made.counters.backward_messages,
-        "bytes": made.counters.forward_bytes,
-        "groups": pairs.num_groups,
-        "sent": sum(pairs.send_counts),
+        "messages": made.counters.forward_messages,
+        "of_layers": sum(count > 0 for layer in made.segment.layers.values() for count in layer.send_counts),
+        "groups": pairs.num_groups - pairs.num_apart,
+        "sent": pairs.send_counts,
     }
 
 
@@ -88,7 +99,7 @@ def test_law_2_same_loss_and_gradient_as_one_process(pool, layouts, world, decod
     about = negatives, decoder, loss
     results = pool.run(world, step, layouts(world).path, *about)
     compare(results, alone(layouts(1).path, *about))
-    assert any(result["sent"] for result in results)
+    assert any(any(result["sent"]) for result in results)
 
 
 @pytest.mark.parametrize(("world", "model"), [*zip(itertools.cycle([2, 3, 4]), MODELS, strict=False)])
@@ -130,68 +141,89 @@ def pairs_of_candidates(given, shared, sides):
         yield (candidate, given.destinations, column) if at_source else (given.sources, candidate, column)
 
 
-def few(member, path, batch_size):
-    return step(member, path, "uniform", "mlp", "bce", batch_size=batch_size)
+def at_destination(member, path, negatives, decoder, **options):
+    return step(member, path, negatives, decoder, "bce", apart=True, **options)
 
 
+@pytest.mark.parametrize("world", [2, 3, 4])
+@pytest.mark.parametrize(("negatives", "decoder"), [("own", "mlp"), ("own-source", "mlp"), ("own-both", "mlp")])
+def test_law_2_at_destinations(pool, layouts, world, negatives, decoder):
+    results = pool.run(world, at_destination, layouts(world).path, negatives, decoder)
+    compare(results, alone(layouts(1).path, negatives, decoder, "bce"))
+    at_source = pool.run(world, step, layouts(world).path, negatives, decoder, "bce")
+    assert np.sum([result["sent"] for result in results]) < np.sum([result["sent"] for result in at_source])
+
+
+def few(member, path, batch_size, apart):
+    return step(member, path, "uniform", "mlp", "bce", batch_size=batch_size, apart=apart)
+
+
+@pytest.mark.parametrize("apart", [False, True])
 @pytest.mark.parametrize("batch_size", [1, 2])
-def test_law_2_when_trainers_have_no_pairs(pool, layouts, batch_size):
-    wanted = few(ALONE, layouts(1).path, batch_size)
-    results = pool.run(4, few, layouts(4).path, batch_size)
+def test_law_2_when_trainers_have_no_pairs(pool, layouts, batch_size, apart):
+    wanted = few(ALONE, layouts(1).path, batch_size, apart=False)
+    results = pool.run(4, few, layouts(4).path, batch_size, apart)
     assert min(result["groups"] for result in results) == 0
     compare(results, wanted)
 
 
-def in_groups(member, path, grid):
-    return step(member, path, "uniform", "distmult", "bpr", grid=grid)
+def in_groups(member, path, grid, apart, micro=None):
+    return step(member, path, "uniform", "distmult", "bce", grid=grid, apart=apart, micro=micro)
 
 
+@pytest.mark.parametrize("apart", [False, True])
 @pytest.mark.parametrize("groups", [2, 4])
-def test_law_2_for_split_groups_and_data(pool, layouts, groups):
-    """All pairs are scored once, and all trainers have the same gradient."""
-    results = pool.run(4, in_groups, layouts(4).path, trainer_grid(4, split=4 // groups))
-    assert sum(result["groups"] for result in results) == alone(layouts(1).path, "uniform", "dot", "bce")["groups"]
-    for result in results:
-        assert result["loss"] == results[0]["loss"]
-        assert all(torch.equal(g, results[0]["gradients"][name]) for name, g in result["gradients"].items())
+def test_law_2_for_split_groups_and_data(pool, layouts, groups, apart):
+    """The sum over all micro-batches, each in one process."""
+    results = pool.run(4, in_groups, layouts(4).path, trainer_grid(4, split=4 // groups), apart)
+    each = [in_groups(ALONE, layouts(1).path, None, False, (micro, groups)) for micro in range(groups)]
+    wanted = {key: sum(found[key] for found in each) for key in ("loss", "groups")}
+    wanted["gradients"] = {name: sum(found["gradients"][name] for found in each) for name in each[0]["gradients"]}
+    compare(results, {**wanted, "counted": each[0]["counted"]})
 
 
-@pytest.mark.parametrize("negatives", ["joint", "both"])
-def test_law_3_each_row_travels_once_for_the_pairs(pool, layouts, negatives):
-    """Rows sent equal those that sets find, and each pair of trainers has at most one message an exchange."""
+@pytest.mark.parametrize(
+    ("negatives", "apart"), [("joint", False), ("both", False), ("own", True), ("own-both", True)]
+)
+def test_law_3_each_row_travels_once_for_the_pairs(pool, layouts, negatives, apart):
+    """Rows sent to each trainer equal those that sets find, and each pair of trainers has one message an exchange."""
     layout = layouts(3)
-    results = pool.run(3, step, layout.path, negatives, "dot", "bce")
-    layers = 2
-    assert all(result["messages"] <= 2 * 2 * (layers + 1) for result in results)
-    sent = rows_by_sets(
-        layout, rule_of(negatives=NEGATIVES[negatives], corrupt=CORRUPT.get(negatives, "destination"))
-    )
-    assert [result["sent"] for result in results] == sent
+    results = pool.run(3, at_destination if apart else step, layout.path, negatives, "dot", *["bce"] * (not apart))
+    wanted = rows_by_sets(layout, rule_named(negatives), apart)
+    assert [list(result["sent"]) for result in results] == wanted.tolist()
+    of_pairs = (wanted > 0).sum(axis=1)
+    assert [result["messages"] - result["of_layers"] for result in results] == of_pairs.tolist()
 
 
-def rows_by_sets(layout, rule):
-    """Rows that each trainer sends for the pairs, from the pairs of one that has all of them."""
+def rows_by_sets(layout, rule, apart):
+    """[P, P] rows that each trainer sends to each for the pairs, from the pairs of one that has all of them."""
     segment = LinkStep(ALONE, layout, rule).segment
     header, targets = segment.pairs, segment.targets
     owner = np.searchsorted(layout.offsets, targets, side="right") - 1
     groups, own = header.num_groups, header.num_own_candidates
     sources = segment._int32(header.sources_at, groups)
-    ends = [segment._int32(header.destinations_at, groups)[:, None]]
-    ends += [segment._int32(header.own_candidates_at, groups * own).reshape(groups, own)]
+    destinations = segment._int32(header.destinations_at, groups)
+    ends = [segment._int32(header.own_candidates_at, groups * own).reshape(groups, own)]
     shared = segment._int32(header.shared_candidates_at, header.num_chunks * header.num_shared_candidates)
     ends += [np.repeat(shared.reshape(header.num_chunks, header.num_shared_candidates), segment.chunk_groups, axis=0)]
-    needed = {
-        (int(owner[source]), int(end))
-        for source, row in zip(sources, np.concatenate(ends, axis=1), strict=True)
-        for end in row
-        if owner[source] != owner[end]
-    }
-    return [sum(owner[end] == rank for _, end in needed) for rank in range(layout.parts)]
+    candidates, needed = np.concatenate(ends, axis=1), set()
+    for i, (source, destination) in enumerate(zip(sources, destinations, strict=True)):
+        needed.add((source, owner[destination]) if apart else (destination, owner[source]))
+        for k, candidate in enumerate(candidates[i]):
+            stays = destination if k >= own - header.own_at_source else source
+            if not apart:
+                needed.add((candidate, owner[source]))
+            elif not segment.masked_candidates[i, k]:
+                needed.add((stays, owner[candidate]))
+    sent = np.zeros((layout.parts, layout.parts), np.int64)
+    for row, to in needed:
+        sent[owner[row], to] += owner[row] != to
+    return sent
 
 
-def adjoint(member, path):
+def adjoint(member, path, negatives, apart):
     """<E x, y> and <x, E' y> of the exchange of the pair block, summed over the trainers."""
-    made = LinkStep(member, open_layout(path), rule_of(negatives=NEGATIVES["all"]))
+    made = LinkStep(member, open_layout(path), rule_named(negatives, apart))
     pairs = made.batch.pairs
     generator = torch.Generator().manual_seed(member.rank)
     x = torch.randn(len(made.segment.targets), WIDTH, generator=generator, dtype=torch.float64, requires_grad=True)
@@ -201,7 +233,8 @@ def adjoint(member, path):
     return (out * y).sum().item(), (x * x.grad).sum().item()
 
 
+@pytest.mark.parametrize("about", [("all", False), ("own-both", True)])
 @pytest.mark.parametrize("world", [2, 3, 4])
-def test_law_4_the_pair_block_s_backward_mirrors_its_forward(pool, layouts, world):
-    there, back = np.sum(pool.run(world, adjoint, layouts(world).path), axis=0)
+def test_law_4_the_pair_block_s_backward_mirrors_its_forward(pool, layouts, world, about):
+    there, back = np.sum(pool.run(world, adjoint, layouts(world).path, *about), axis=0)
     assert there == pytest.approx(back, rel=1e-12)

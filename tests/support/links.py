@@ -86,18 +86,31 @@ def rule_of(fan_out=(4, 3), **options) -> Links:
 class LinkStep:
     """One mini-batch of links on one trainer.
 
-    ``grid``: of the trainers; by default all split one micro-batch.
+    ``grid``: of the trainers; by default all split one micro-batch. ``micro``: which micro-batch of how many, where
+    one process has it alone.
     """
 
     def __init__(
-        self, member, layout, rule, *, decoder="dot", loss="bce", model="sage", grid=None, batch=0, **options
+        self,
+        member,
+        layout,
+        rule,
+        *,
+        decoder="dot",
+        loss="bce",
+        model="sage",
+        grid=None,
+        batch=0,
+        micro=None,
+        **options,
     ):
         grid = grid or trainer_grid(member.world)
-        micro, split = grid.coordinate(member.rank, DATA), grid.coordinate(member.rank, SPLIT)
+        split = grid.coordinate(member.rank, SPLIT)
+        micro, of = micro or (grid.coordinate(member.rank, DATA), grid.size(DATA))
         if member.world > 1:
             member = with_checker(member.on(grid), pool_module.SHARED.checker)
         self.member, dtype, graph = member, torch.float64, layout.graph
-        batches = micro_batches(layout, rule, micro=grid.size(DATA), splits=grid.size(SPLIT), **options)
+        batches = micro_batches(layout, rule, micro=of, splits=grid.size(SPLIT), **options)
         self.segment = batches.sample(0, batch, micro).segment(split)
         torch.manual_seed(5)
         self.user_model = make_model(model, graph.num_features, WIDTH, len(rule.neighbours.fan_out)).to(dtype)

@@ -158,11 +158,11 @@ def pyg(name, **options):
     return lambda w_in, w_out: getattr(g, name)(w_in, w_out, **options)
 
 
-def pyg_gcn(**options):
-    """PyG's own GCN, as ``--model torch_geometric.nn:GCN`` makes it."""
+def pyg_model(name, **options):
+    """A model of PyG's own, as ``--model torch_geometric.nn:GCN`` makes it."""
     import torch_geometric.nn as g
 
-    return lambda features, classes, layers: g.GCN(features, HIDDEN, layers, classes, **options)
+    return lambda features, classes, layers: getattr(g, name)(features, HIDDEN, layers, classes, **options)
 
 
 def pyg_batch_norm(width):
@@ -218,9 +218,9 @@ PYG = {
     "pyg-TransformerConv": lambda: stacked(PyGNet, pyg_heads("TransformerConv", beta=True)),
     "pyg-GCNConv": lambda: stacked(PyGNet, pyg("GCNConv")),
     "pyg-GCNConv-adj_t": lambda: stacked(PyGSparseNet, pyg("GCNConv", improved=True)),
-    "pyg-GCN-cat": lambda: pyg_gcn(jk="cat", norm="batch_norm"),
-    "pyg-GCN-max": lambda: pyg_gcn(jk="max", add_self_loops=False, bias=False),
-    "pyg-GCN-lstm": lambda: pyg_gcn(jk="lstm"),
+    "pyg-GCN-cat": lambda: pyg_model("GCN", jk="cat", norm="batch_norm"),
+    "pyg-GCN-max": lambda: pyg_model("GCN", jk="max", add_self_loops=False, bias=False),
+    "pyg-GCN-lstm": lambda: pyg_model("GCN", jk="lstm"),
     "pyg-adjs": lambda: stacked(PyGAdjsNet, pyg("SAGEConv")),
     "pyg-adj_t": lambda: stacked(PyGSparseNet, pyg("SAGEConv")),
     "pyg-data": lambda: stacked(PyGDataNet, pyg("SAGEConv")),
@@ -242,7 +242,7 @@ WEIGHTED = {
     "weighted-gcn": lambda: ours(GCN),
     "weighted-gcn-mean": lambda: ours(GCN, normalization="mean"),
     "weighted-pyg-GraphConv": lambda: stacked(PyGNet, pyg("GraphConv"), weights=True),
-    "weighted-pyg-GCN": lambda: pyg_gcn(jk="last"),
+    "weighted-pyg-GCN": lambda: pyg_model("GCN", jk="last"),
     "weighted-pyg-GCNConv-plain": lambda: stacked(PyGNet, pyg("GCNConv", normalize=False), weights=True),
     "weighted-dgl-GraphConv": lambda: stacked(
         DGLNet, dgl("GraphConv", norm="both", allow_zero_in_degree=True), weights=True
@@ -254,11 +254,15 @@ OWN = {"own-twice": lambda: lambda features, classes, layers: OwnNet([features, 
 """Written for our blocks by a user."""
 
 
+WHOLE = {"pyg-GraphSAGE": lambda: pyg_model("GraphSAGE")}
+"""Models of libraries that tests name one by one."""
+
+
 @functools.cache
 def _factory(name):
     if name in OURS:
         return OURS[name]
-    return {**PYG, **DGL, **WEIGHTED, **OWN}[name]()
+    return {**PYG, **DGL, **WEIGHTED, **OWN, **WHOLE}[name]()
 
 
 def make_model(name, features, classes, layers):

@@ -62,10 +62,10 @@ class PairLoss(ABC):
 
         Args:
             positive: [G] scores of pairs.
-            negative: [G, C] scores of their candidates.
+            negative: [G, C] scores of their candidates; or [n] of candidates alone, which bce takes.
             masked: bool [G, C], true where a candidate does not count; None: all count.
             log_q: [C] or [G, C], for softmax: the logarithm of q, how often a candidate is expected to be drawn.
-            weight: [G] what each group counts; None: 1.
+            weight: [G] what each group counts, or [G + n] with the candidates alone; None: 1.
 
         Raises:
             InputError: for weights, where a function of the user's gives a sum.
@@ -82,7 +82,7 @@ class PairLoss(ABC):
 
     @abstractmethod
     def _values(self, positive: Tensor, negative: Tensor, masked: Tensor | None, log_q: Tensor | None) -> Tensor:
-        """Values [G] of groups, or [] their sum."""
+        """Values [G] of groups, or [] their sum; with candidates alone [G + n]."""
 
 
 class BCE(PairLoss):
@@ -92,6 +92,8 @@ class BCE(PairLoss):
     divisor: Divisor = "scored"
 
     def _values(self, positive: Tensor, negative: Tensor, masked: Tensor | None, log_q: Tensor | None) -> Tensor:
+        if negative.ndim == 1:
+            return torch.cat([_softplus(-positive), _softplus(negative)])
         return _softplus(-positive) + _sums(_softplus, negative, masked)
 
 

@@ -53,6 +53,7 @@ def _of_links(config: Resolved, rule: Neighbours) -> Links:
         epoch_pairs=config.epoch_pairs,
         corrupt=config.corrupt,
         exclude=Exclude(targets=config.exclude == "targets", below=config.exclude_below),
+        apart=config.score_at == "destination",
     )
 
 

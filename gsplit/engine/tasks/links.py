@@ -138,6 +138,7 @@ def check_links(config: TrainConfig, layout: Layout) -> None:
     asked = config.candidates
     _check_hard(config, layout)
     _check_ends(config, layout)
+    _check_score_at(config)
     for kind, number in (("hard", asked.hard), ("near", asked.near)):
         if number and config.log_q:
             raise InputError(f"--log-q goes by the chance of a candidate, and {kind} negatives have none; drop one")
@@ -200,6 +201,22 @@ def _check_ends(config: TrainConfig, layout: Layout) -> None:
         raise InputError(
             f"--negatives near:{asked.near} walks two steps against edges, and no two edges of {layout.path} follow "
             "each other; take others"
+        )
+
+
+def _check_score_at(config: TrainConfig) -> None:
+    """Refuse scores apart from those of their pair where a loss compares them, or all sources would travel."""
+    if config.score_at == "source":
+        return
+    if config.loss not in (None, "bce"):
+        raise InputError(
+            f"--score-at destination scores a pair and its candidates on several GPUs, and --loss {config.loss} "
+            "compares them; use --score-at source, or --loss bce"
+        )
+    if config.candidates.joint or config.candidates.in_batch:
+        raise InputError(
+            f"--score-at destination would send each source to all GPUs for the candidates that pairs share, of "
+            f"--negatives {config.negatives}; use --score-at source"
         )
 
 

@@ -50,6 +50,8 @@ class Pairs:
     """Edges that the micro-batch must not see."""
     turned: bool = False
     """Whether sources and destinations have changed places, so that candidates take the place of sources."""
+    apart: bool = False
+    """Whether pairs and candidates are scored where their destinations are, each by itself."""
 
 
 class Ends(NamedTuple):
@@ -76,6 +78,7 @@ class LinkPlan:
             is called the source.
         exclude_below: in-edges of an end below which an edge is excluded; None: all are.
         exclude: whether the edges of pairs, and the reverse ones, are excluded.
+        apart: whether pairs and candidates are scored where their destinations are, each by itself.
     """
 
     def __init__(
@@ -91,11 +94,12 @@ class LinkPlan:
         corrupt: Replaced = "destination",
         exclude: bool = True,
         exclude_below: int | None = None,
+        apart: bool = False,
     ) -> None:
         self._indptr, self._pairs, self._draws = layout.graph.indptr, pairs, draws
         self._batch_size, self._epoch_pairs, self._seed = batch_size, epoch_pairs, seed
         self._micro_batches, self._turned = micro_batches, corrupt == "source"
-        self._exclude, self._exclude_below = exclude, exclude_below
+        self._exclude, self._exclude_below, self._apart = exclude, exclude_below, apart
         self._made: tuple[tuple[int, int], list[Pairs]] | None = None
         """The mini-batch asked for last."""
 
@@ -151,6 +155,7 @@ class LinkPlan:
             chunk=candidates.chunk,
             excluded=excluded,
             turned=self._turned,
+            apart=self._apart,
         )
 
     def _excluded(self, sources: NDArray[np.int64], destinations: NDArray[np.int64]) -> Ends:

@@ -46,6 +46,8 @@ class Links:
     """The end of a pair that candidates take the place of."""
     exclude: Exclude = EXCLUDED
     """Which edges are not seen."""
+    apart: bool = False
+    """Whether pairs and candidates are scored where their destinations are, each by itself."""
 
     def num_batches(self, layout: Layout, *, batch_size: int, micro_batches: int = 1) -> int:
         """Number of mini-batches that the pairs fill; the last one may be smaller."""
@@ -68,6 +70,7 @@ class Links:
             corrupt=self.corrupt,
             exclude=self.exclude.targets,
             exclude_below=self.exclude.below,
+            apart=self.apart,
         )
 
     def sampler(self, layout: Layout, offsets: NDArray[np.int64], **options: Any) -> MiniBatchSampler:

@@ -26,17 +26,21 @@ def layouts(request, tmp_path_factory):
     return linked_layouts(tmp_path_factory.mktemp("links"), given=request.param, hard=3)
 
 
-def decoded(segment, others, layout):
-    """Groups of a split as global ids: {row: (source, destination, candidates with their masks)}."""
-    header, vertices = segment.pairs, segment.targets
+def known_to(segment, others, layout):
+    """Global ids of the targets whose vectors a split has, its own and those received."""
     received = []
-    for peer, other in enumerate(others):
+    for other in others:
         counts = np.concatenate([[0], np.cumsum(other.pairs.send_counts)])
         sent = other._int32(other.pairs.send_rows_at, counts[-1])[counts[segment.rank] : counts[segment.rank + 1]]
         assert len(set(sent)) == len(sent)  # each row once
-        assert len(sent) == header.receive_counts[peer]
+        assert len(sent) == segment.pairs.receive_counts[other.rank]
         received.append(other.targets[sent])
-    known = layout.permutation[np.concatenate([vertices, *received])]
+    return layout.permutation[np.concatenate([segment.targets, *received])]
+
+
+def decoded(segment, others, layout):
+    """Groups of a split as global ids: {row: (source, destination, candidates with their masks)}."""
+    header, vertices, known = segment.pairs, segment.targets, known_to(segment, others, layout)
     groups, own, shared = header.num_groups, header.num_own_candidates, header.num_shared_candidates
     sources = segment._int32(header.sources_at, groups)
     assert (sources < len(vertices)).all()  # scored by the owner of the source
@@ -102,6 +106,29 @@ def test_pairs_and_candidates_are_the_same_for_any_number_of_splits(layouts, kin
                 [c for c, m in zip(*each, strict=True) if not m] for each in ((candidates, masked), wanted[row][2:])
             ]
             assert kept[0] == kept[1]
+
+
+@pytest.mark.parametrize("kind", ["uniform", "hard", "by degree"])
+def test_pairs_and_candidates_are_scored_at_their_destinations(layouts, kind):
+    groups = pairs_of(layouts(1), rule_of(negatives=KINDS[kind]), 1)
+    wanted = [(row, source, end, False) for row, (source, end, *_) in groups.items()]
+    wanted += [(row, source, end, True) for row, (source, _, *ends) in groups.items() for end in counting(*ends)]
+    for parts in (1, 2, 3, 5):
+        layout, found, left_out = layouts(parts), [], 0
+        sampler = micro_batches(layout, rule_of(negatives=KINDS[kind], apart=True)).sample(0, 1, 0)
+        segments = [sampler.segment(rank) for rank in range(parts)]
+        for segment in segments:
+            header, known, rows = segment.pairs, known_to(segment, segments, layout), segment.pair_rows.tolist()
+            sources, ends = (segment._int32(at, len(rows)) for at in (header.sources_at, header.destinations_at))
+            assert (ends < len(segment.targets)).all()
+            assert set(known[len(segment.targets) :]) <= set(known[sources])  # nothing is sent for nothing
+            alone = np.arange(len(rows)) >= len(rows) - header.num_apart
+            found += zip(rows, known[sources].tolist(), known[ends].tolist(), alone.tolist(), strict=True)
+            left_out += header.num_left_out
+        assert sorted(found) == sorted(wanted)
+        assert left_out == sum(sum(masked) for *_, masked in groups.values())
+        assert all(segment.pairs.groups_of_all == len(groups) for segment in segments)
+        assert all(segment.pairs.negatives_of_all == len(wanted) - len(groups) for segment in segments)
 
 
 def test_an_epoch_has_every_pair_once_and_no_loop(layouts):
