@@ -290,20 +290,20 @@ def activate_backward(
     threads: int = 1,
 ) -> None: ...
 def narrow_fits(outputs: int, width: int) -> bool: ...
-def project_narrow(
+def project_rows(
     x: Tensor | NDArray[Any],
     ids: NDArray[np.int64] | None,
     products: Sequence[tuple[Tensor, Tensor | None, Tensor]],
     *,
-    tiles: bool = False,
+    by: str,
     threads: int = 1,
 ) -> None: ...
-def narrow_gradient(
+def rows_gradient(
     x: Tensor | NDArray[Any],
     ids: NDArray[np.int64] | None,
     gradients: Sequence[tuple[Tensor, Tensor]],
     *,
-    tiles: bool = False,
+    by: str,
     threads: int = 1,
 ) -> None: ...
 def score_pairs(

@@ -220,30 +220,32 @@ void bind_aggregate(nb::module_& m) {
   bind_values<double>(m);
   m.def("narrow_fits", &narrow_fits, nb::arg("outputs"), nb::arg("width"));
   m.def(
-      "project_narrow",
-      [](RowValues x, std::optional<Array<int64_t>> ids, const std::vector<ProductArrays>& products, bool tiles,
+      "project_rows",
+      [](RowValues x, std::optional<Array<int64_t>> ids, const std::vector<ProductArrays>& products, std::string by,
          int threads) {
         std::vector<NarrowProduct> wanted;
         for (const auto& [weight, bias, out] : products)
           wanted.push_back({matrix_of(weight), span_of(bias), matrix_of(out)});
         const auto rows = picked(x, ids);
         nb::gil_scoped_release unlocked;
-        (tiles ? project_by_tiles : project_narrow)(rows, wanted, threads);
+        if (by == "narrow") project_narrow(rows, wanted, threads);
+        else project_picked(by == "tiles" ? Products::tiles : Products::wide, rows, wanted, threads);
       },
       nb::arg("x").noconvert(), nb::arg("ids").noconvert().none(), nb::arg("products").noconvert(), nb::kw_only(),
-      nb::arg("tiles") = false, nb::arg("threads") = 1);
+      nb::arg("by"), nb::arg("threads") = 1);
   m.def(
-      "narrow_gradient",
-      [](RowValues x, std::optional<Array<int64_t>> ids, const std::vector<GradientArrays>& gradients, bool tiles,
+      "rows_gradient",
+      [](RowValues x, std::optional<Array<int64_t>> ids, const std::vector<GradientArrays>& gradients, std::string by,
          int threads) {
         std::vector<NarrowGradient> wanted;
         for (const auto& [given, out] : gradients) wanted.push_back({matrix_of(given), matrix_of(out)});
         const auto rows = picked(x, ids);
         nb::gil_scoped_release unlocked;
-        (tiles ? gradient_by_tiles : narrow_gradient)(rows, wanted, threads);
+        if (by == "narrow") narrow_gradient(rows, wanted, threads);
+        else picked_gradient(by == "tiles" ? Products::tiles : Products::wide, rows, wanted, threads);
       },
       nb::arg("x").noconvert(), nb::arg("ids").noconvert().none(), nb::arg("gradients").noconvert(), nb::kw_only(),
-      nb::arg("tiles") = false, nb::arg("threads") = 1);
+      nb::arg("by"), nb::arg("threads") = 1);
   m.def("has_tiles", &has_tiles);
   m.def("has_wide_products", &has_wide_products);
   m.def(

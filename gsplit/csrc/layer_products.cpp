@@ -330,8 +330,8 @@ void add_gradients(const std::vector<Backward>& works, int64_t begin, int64_t en
 
 }  // namespace
 
-void project_by_tiles(const PickedRows& x, const std::vector<NarrowProduct>& given, int threads) {
-  const auto& kernels = kernels_of(Products::tiles);
+void project_picked(Products by, const PickedRows& x, const std::vector<NarrowProduct>& given, int threads) {
+  const auto& kernels = kernels_of(by);
   const products::Rows rows = rows_of(x, given);
   std::vector<Aligned<char>> packed;
   std::vector<products::Product> products;
@@ -340,6 +340,7 @@ void project_by_tiles(const PickedRows& x, const std::vector<NarrowProduct>& giv
     require(weight.width == rows.width && out.width == weight.rows && out.rows <= rows.rows,
             "out is not shaped as the product");
     require(bias.empty() || static_cast<int64_t>(bias.size()) == weight.rows, "there must be a bias for each output");
+    check_kind(by, rows.narrow != nullptr || out.narrow != nullptr);
     packed.push_back(pack(kernels, weight, false));
     auto& product = products.emplace_back();
     product.terms[product.num_terms++] = {rows, packed.back().data()};
@@ -359,14 +360,15 @@ void project_by_tiles(const PickedRows& x, const std::vector<NarrowProduct>& giv
   });
 }
 
-void gradient_by_tiles(const PickedRows& x, const std::vector<NarrowGradient>& given, int threads) {
-  const auto& kernels = kernels_of(Products::tiles);
+void picked_gradient(Products by, const PickedRows& x, const std::vector<NarrowGradient>& given, int threads) {
+  const auto& kernels = kernels_of(by);
   const products::Rows rows = rows_of(x, given);
   std::vector<Backward> works;
   int64_t most = 0;
   for (const auto& [gradients, out] : given) {
     require(gradients.rows <= rows.rows && out.rows == gradients.width && out.width == rows.width,
             "out is not shaped as the weight");
+    check_kind(by, rows.narrow != nullptr || gradients.narrow != nullptr);
     works.push_back({kernels, rows_of(gradients), std::nullopt, {}, {rows}, {out}, {}, {}, false});
     most = std::max(most, gradients.rows);
   }

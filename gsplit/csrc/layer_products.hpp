@@ -58,10 +58,11 @@ void multiply_backward(Products by, const EitherRows& gradients, const std::opti
                        const EitherRows& out, const std::vector<LayerBack>& terms, std::span<float> column_sums,
                        int threads);
 
-/// As project_narrow, by tiles: of rows in bfloat16, or rounded to it.
-void project_by_tiles(const PickedRows& x, const std::vector<NarrowProduct>& products, int threads);
+/// As project_narrow, of any number of outputs; by tiles of rows in bfloat16, or rounded to it. A cache has some rows
+/// for all products of them.
+void project_picked(Products by, const PickedRows& x, const std::vector<NarrowProduct>& products, int threads);
 
-/// As narrow_gradient, by tiles: of rows and gradients in bfloat16, or rounded to it.
-void gradient_by_tiles(const PickedRows& x, const std::vector<NarrowGradient>& gradients, int threads);
+/// As narrow_gradient, of any number of outputs; by tiles of rows and gradients in bfloat16, or rounded to it.
+void picked_gradient(Products by, const PickedRows& x, const std::vector<NarrowGradient>& gradients, int threads);
 
 }  // namespace gsplit

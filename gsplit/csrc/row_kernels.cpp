@@ -328,7 +328,7 @@ const RowKernels kernels{
     activate<BFloat16>,
     project,
     narrow_gradient,
-    {multiply_wide, wide_gradient, no_product_room, no_gradient_room, pack_wide, wide_bytes, WIDE},
+    {multiply_wide, wide_gradient, no_product_room, gradient_tile_bytes, pack_wide, wide_bytes, WIDE},
     {score_panel<float>, score_beside<float>, count_scores<float>},
     {score_panel<double>, score_beside<double>, count_scores<double>},
     WIDE,

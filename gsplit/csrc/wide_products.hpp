@@ -10,7 +10,7 @@ constexpr int GROUP = MOST_CHUNKS > 8 ? 4 : 2;    // vectors of the result of a 
 constexpr int AT_ONCE = MOST_CHUNKS > 8 ? 6 : 5;  // rows, or outputs of a gradient
 constexpr int64_t BLOCK_ROWS = 96;                // that are multiplied by all of a weight before others are
 constexpr int64_t SUMMED_PANEL = 64;              // rows over which the sums of a gradient stay in registers
-using Ints = typename Vector<int32_t, WIDE>::type;
+constexpr int64_t FETCHING_ROWS = 4;              // of a panel, between which some lines are fetched
 
 using products::Gradient;
 using products::Product;
@@ -18,21 +18,38 @@ using products::Rows;
 
 inline int64_t vectors(int64_t values) { return (values + WIDE - 1) / WIDE; }
 
-/// Results of rows row .. row + ROWS in CHUNKS vectors from one output on.
+/// Which columns are fetched of the rows a block later, by the pass over some outputs of all: each a share of them.
+struct Ahead {
+  int64_t share, shares;
+};
+
+/// Results of rows row .. row + ROWS in CHUNKS vectors from one output on. Rows a block later are fetched meanwhile,
+/// a few lines at a time: a core waits for more than some sixteen.
 template <int CHUNKS, int ROWS>
-inline void wide_tile(const Product& product, int64_t row, int64_t output) {
-  Wide total[ROWS][CHUNKS] = {};
+inline void wide_tile(const Product& product, int64_t row, int64_t output, const Ahead& ahead) {
+  Wide total[ROWS][CHUNKS];
+  for (int r = 0; r < ROWS; ++r)
+    for (int c = 0; c < CHUNKS; ++c) total[r][c] = Wide{};
   for (int64_t t = 0; t < product.num_terms; ++t) {
     const auto& [x, packed] = product.terms[t];
     if (row >= x.rows) continue;
     const float* weights = static_cast<const float*>(packed) + output * x.width;
-    const float* from[ROWS];
-    for (int r = 0; r < ROWS; ++r) from[r] = x.wide + (row + r) * x.stride;
-    for (int64_t k = 0; k < x.width; ++k, weights += CHUNKS * WIDE) {
-      Wide weight[CHUNKS];
-      for (int c = 0; c < CHUNKS; ++c) weight[c] = load(weights + c * WIDE);
-      for (int r = 0; r < ROWS; ++r)
-        for (int c = 0; c < CHUNKS; ++c) total[r][c] += weight[c] * from[r][k];
+    const float *from[ROWS], *next[ROWS];
+    for (int r = 0; r < ROWS; ++r) {
+      from[r] = x.wide + x.at(row + r);
+      const int64_t later = row + r + BLOCK_ROWS;
+      next[r] = x.wide + x.at(later < x.rows ? later : x.rows - 1);
+    }
+    for (int64_t begin = 0, line = 0; begin < x.width; begin += LINE, ++line) {
+      if (line % ahead.shares == ahead.share)
+        for (int r = 0; r < ROWS; ++r) __builtin_prefetch(next[r] + begin, 0, 2);
+      const int64_t end = begin + LINE < x.width ? begin + LINE : x.width;
+      for (int64_t k = begin; k < end; ++k, weights += CHUNKS * WIDE) {
+        Wide weight[CHUNKS];
+        for (int c = 0; c < CHUNKS; ++c) weight[c] = load(weights + c * WIDE);
+        for (int r = 0; r < ROWS; ++r)
+          for (int c = 0; c < CHUNKS; ++c) total[r][c] += weight[c] * from[r][k];
+      }
     }
   }
   for (int c = 0; c < CHUNKS; ++c) {
@@ -57,43 +74,19 @@ inline int64_t alike_until(const Product& product, int64_t row, int64_t end) {
   return end;
 }
 
-/// What is fetched meanwhile: of the rows a block later, if they come before `end`, a share of the columns.
-struct Ahead {
-  int64_t end, share, shares;
-};
-
-template <int CHUNKS, int ROWS>
-inline void fetch_ahead(const Product& product, int64_t first, int64_t output, const Ahead& ahead) {
-  const int64_t stop = first + ROWS < ahead.end ? first + ROWS : ahead.end;
-  for (int64_t row = first; row < stop; ++row) {
-    for (int64_t t = 0; t < product.num_terms; ++t) {
-      const Rows& x = product.terms[t].x;
-      const int64_t lines = (x.width + LINE - 1) / LINE;
-      if (row >= x.rows) continue;
-      for (int64_t l = lines * ahead.share / ahead.shares; l < lines * (ahead.share + 1) / ahead.shares; ++l)
-        __builtin_prefetch(x.wide + row * x.stride + l * LINE, 0, 2);
-    }
-    for (int c = 0; c < CHUNKS; ++c)
-      __builtin_prefetch(product.wide_out + row * product.out_stride + output + c * WIDE, 1, 2);
-  }
-}
-
 template <int CHUNKS>
 void wide_rows(const Product& product, int64_t begin, int64_t end, int64_t output, const Ahead& ahead) {
   constexpr int ROWS = CHUNKS == 1 ? 2 * AT_ONCE : AT_ONCE;
   int64_t row = begin;
-  for (; row + ROWS <= end; row += ROWS) {
-    fetch_ahead<CHUNKS, ROWS>(product, row + BLOCK_ROWS, output, ahead);
-    wide_tile<CHUNKS, ROWS>(product, row, output);
-  }
-  for (; row < end; ++row) wide_tile<CHUNKS, 1>(product, row, output);
+  for (; row + ROWS <= end; row += ROWS) wide_tile<CHUNKS, ROWS>(product, row, output, ahead);
+  for (; row < end; ++row) wide_tile<CHUNKS, 1>(product, row, output, ahead);
 }
 
 void multiply_wide(const Product& product, int64_t begin, int64_t end, void*) {
   const int64_t all = vectors(product.outputs);
   for (int64_t first = begin, stop; first < end; first = stop) {
     stop = alike_until(product, first, first + BLOCK_ROWS < end ? first + BLOCK_ROWS : end);
-    Ahead ahead{product.terms[0].x.rows, 0, (all + GROUP - 1) / GROUP};
+    Ahead ahead{0, (all + GROUP - 1) / GROUP};
     for (int64_t vector = 0; vector < all; vector += GROUP, ++ahead.share) {
       const int64_t count = all - vector < GROUP ? all - vector : GROUP, output = vector * WIDE;
       if (count == 1) wide_rows<1>(product, first, stop, output, ahead);
@@ -106,80 +99,105 @@ void multiply_wide(const Product& product, int64_t begin, int64_t end, void*) {
   }
 }
 
-/// sums[o, column of chunk c] += the sum over rows of gradients[row, o] * x[row, that column], for OUTS outputs.
-/// `lasting` masks the last chunk: those of its columns that are not in the chunk before.
+/// Lines that are fetched while others are worked on, a few at a time.
+struct Lines {
+  const float* at[SUMMED_PANEL * 2 * GROUP];
+  int64_t count = 0;
+
+  void add(const float* from, int64_t values) {
+    for (int64_t k = 0; k < values && count < SUMMED_PANEL * 2 * GROUP; k += LINE) at[count++] = from + k;
+  }
+};
+
+/// sums[o, column] += the sum over rows of gradients[row, o] * tile[row, column], for OUTS outputs and CHUNKS vectors
+/// of columns. A cache of the first level has the tile and the gradients for all outputs, whose share of the lines is
+/// fetched.
 template <int OUTS, int CHUNKS>
-inline void wide_gradient_tile(const Rows& gradients, const Rows& x, int64_t begin, int64_t end, int64_t output,
-                               const int64_t* at, Ints lasting, float* sums, int64_t stride) {
-  Wide total[OUTS][CHUNKS] = {};
+inline void wide_gradient_tile(const Rows& gradients, int64_t begin, int64_t end, int64_t output, const float* tile,
+                               float* sums, int64_t stride, const Lines& lines) {
+  Wide total[OUTS][CHUNKS];
+  for (int o = 0; o < OUTS; ++o)
+    for (int c = 0; c < CHUNKS; ++c) total[o][c] = Wide{};
   const float* given = gradients.wide + begin * gradients.stride + output;
-  const float* values = x.wide + begin * x.stride;
-  for (int64_t row = begin; row < end; ++row, given += gradients.stride, values += x.stride) {
-    Wide value[CHUNKS];
-    for (int c = 0; c < CHUNKS; ++c) value[c] = load(values + at[c]);
-    value[CHUNKS - 1] = (Wide)((Ints)value[CHUNKS - 1] & lasting);
-    for (int o = 0; o < OUTS; ++o)
-      for (int c = 0; c < CHUNKS; ++c) total[o][c] += value[c] * given[o];
+  int64_t line = lines.count * output / gradients.width;
+  const int64_t stop = lines.count * (output + OUTS) / gradients.width;
+  const int64_t each = (stop - line + SUMMED_PANEL / FETCHING_ROWS - 1) / (SUMMED_PANEL / FETCHING_ROWS);
+  for (int64_t first = begin; first < end; first += FETCHING_ROWS) {
+    for (const int64_t last = line + each < stop ? line + each : stop; line < last; ++line)
+      __builtin_prefetch(lines.at[line], 0, 2);
+    const int64_t last = first + FETCHING_ROWS < end ? first + FETCHING_ROWS : end;
+    for (int64_t row = first; row < last; ++row, given += gradients.stride, tile += CHUNKS * WIDE) {
+      Wide value[CHUNKS];
+      for (int c = 0; c < CHUNKS; ++c) value[c] = load(tile + c * WIDE);
+      for (int o = 0; o < OUTS; ++o)
+        for (int c = 0; c < CHUNKS; ++c) total[o][c] += value[c] * given[o];
+    }
   }
   for (int o = 0; o < OUTS; ++o) {
     for (int c = 0; c < CHUNKS; ++c) {
-      float* to = sums + (output + o) * stride + at[c];
+      float* to = sums + (output + o) * stride + c * WIDE;
       store(to, load(to) + total[o][c]);
     }
   }
 }
 
-template <int OUTS>
-void wide_gradient_rows(const Rows& gradients, const Rows& x, int64_t begin, int64_t end, int64_t output,
-                        float* sums) {
-  const int64_t all = vectors(x.width), stride = all * WIDE;
-  const int64_t covered = all * WIDE - x.width;  // columns of the last vector that the one before has
-  for (int64_t first = 0; first < all; first += GROUP) {
-    const int64_t count = all - first < GROUP ? all - first : GROUP;
-    int64_t at[GROUP];
-    for (int64_t c = 0; c < count; ++c) at[c] = (first + c) * WIDE;
-    Ints lasting = ~Ints{};
-    if (first + count == all) {
-      at[count - 1] = x.width - WIDE;
-      for (int64_t lane = 0; lane < covered; ++lane) lasting[lane] = 0;
-    }
-    const auto tile = [&]<int CHUNKS>() {
-      wide_gradient_tile<OUTS, CHUNKS>(gradients, x, begin, end, output, at, lasting, sums, stride);
-    };
-    if (count == 1) tile.template operator()<1>();
-    else if (count == 2) tile.template operator()<2>();
-    else if constexpr (GROUP > 2) {
-      if (count == 3) tile.template operator()<3>();
-      else tile.template operator()<4>();
+/// Copies CHUNKS vectors of columns of rows begin .. end, zeros beyond the last.
+template <int CHUNKS>
+inline void copy_tile(const Rows& x, int64_t begin, int64_t end, int64_t column, float* tile) {
+  for (int64_t row = begin; row < end; ++row) {
+    const float* from = x.wide + x.at(row) + column;
+    for (int c = 0; c < CHUNKS; ++c, tile += WIDE) {
+      const int64_t left = x.width - column - c * WIDE;
+      if (left >= WIDE) {
+        store(tile, load(from + c * WIDE));
+        continue;
+      }
+      for (int64_t lane = 0; lane < WIDE; ++lane) tile[lane] = lane < left ? from[c * WIDE + lane] : 0.0f;
     }
   }
 }
 
-/// Of rows that are shorter than a vector.
-inline void short_gradient(const Rows& gradients, const Rows& x, int64_t begin, int64_t end, float* sums) {
-  for (int64_t row = begin; row < end; ++row)
-    for (int64_t o = 0; o < gradients.width; ++o)
-      for (int64_t k = 0; k < x.width; ++k)
-        sums[o * WIDE + k] += gradients.wide[row * gradients.stride + o] * x.wide[row * x.stride + k];
+/// CHUNKS vectors of columns of the panel begin .. end, while those of the next are fetched, and a share of its
+/// gradients.
+template <int CHUNKS>
+void wide_gradient_columns(const Rows& gradients, const Rows& x, int64_t begin, int64_t end, int64_t column,
+                           float* tile, float* sums) {
+  const int64_t stride = vectors(x.width) * WIDE;
+  copy_tile<CHUNKS>(x, begin, end, column, tile);
+  Lines lines;
+  for (int64_t row = end; row < end + SUMMED_PANEL && row < x.rows; ++row)
+    lines.add(x.wide + x.at(row) + column, CHUNKS * WIDE);
+  const int64_t later = gradients.rows - end < SUMMED_PANEL ? gradients.rows - end : SUMMED_PANEL;
+  const int64_t shares = (vectors(x.width) + GROUP - 1) / GROUP, share = column / (GROUP * WIDE);
+  for (int64_t row = later * share / shares; row < later * (share + 1) / shares; ++row)
+    lines.add(gradients.wide + (end + row) * gradients.stride, gradients.width);
+  int64_t output = 0;
+  const auto add = [&]<int OUTS>() {
+    for (; output + OUTS <= gradients.width; output += OUTS)
+      wide_gradient_tile<OUTS, CHUNKS>(gradients, begin, end, output, tile, sums + column, stride, lines);
+  };
+  add.template operator()<AT_ONCE>();
+  add.template operator()<4>();
+  add.template operator()<2>();
+  add.template operator()<1>();
 }
 
-void wide_gradient(const Gradient& gradient, int64_t begin, int64_t end, void*) {
+void wide_gradient(const Gradient& gradient, int64_t begin, int64_t end, void* room) {
   const Rows& given = gradient.gradients;
+  auto* tile = static_cast<float*>(room);
   for (int64_t first = begin; first < end; first += SUMMED_PANEL) {
     const int64_t stop = first + SUMMED_PANEL < end ? first + SUMMED_PANEL : end;
     for (int64_t w = 0; w < gradient.num_weights; ++w) {
       const auto& [x, sums] = gradient.weights[w];
-      for (int64_t row = stop; row < stop + SUMMED_PANEL && row < end; ++row)
-        for (int64_t k = 0; k < x.width; k += LINE) __builtin_prefetch(x.wide + row * x.stride + k, 0, 2);
-      if (x.width < WIDE) {
-        short_gradient(given, x, first, stop, sums);
-        continue;
+      for (int64_t column = 0; column < x.width; column += GROUP * WIDE) {
+        const int64_t left = vectors(x.width - column), count = left < GROUP ? left : GROUP;
+        if (count == 1) wide_gradient_columns<1>(given, x, first, stop, column, tile, sums);
+        else if (count == 2) wide_gradient_columns<2>(given, x, first, stop, column, tile, sums);
+        else if constexpr (GROUP > 2) {
+          if (count == 3) wide_gradient_columns<3>(given, x, first, stop, column, tile, sums);
+          else wide_gradient_columns<4>(given, x, first, stop, column, tile, sums);
+        }
       }
-      int64_t output = 0;
-      for (; output + AT_ONCE <= given.width; output += AT_ONCE)
-        wide_gradient_rows<AT_ONCE>(given, x, first, stop, output, sums);
-      for (; output + 2 <= given.width; output += 2) wide_gradient_rows<2>(given, x, first, stop, output, sums);
-      if (output < given.width) wide_gradient_rows<1>(given, x, first, stop, output, sums);
     }
     if (gradient.column_sums == nullptr) continue;
     for (int64_t row = first; row < stop; ++row)
@@ -188,7 +206,9 @@ void wide_gradient(const Gradient& gradient, int64_t begin, int64_t end, void*) 
 }
 
 int64_t no_product_room(const Product&) { return 0; }
-int64_t no_gradient_room(const Gradient&) { return 0; }
+int64_t gradient_tile_bytes(const Gradient&) {
+  return SUMMED_PANEL * GROUP * WIDE * static_cast<int64_t>(sizeof(float));
+}
 
 /// As groups of vectors [width, vectors], one after the other.
 void pack_wide(const float* weight, int64_t outputs, int64_t width, int64_t by_output, int64_t by_input,

@@ -10,12 +10,12 @@ from __future__ import annotations
 from torch import Tensor, nn
 from typing_extensions import Unpack
 
-import gsplit._core as _core
 from gsplit.kernels import StoredRows
 from gsplit.nn.layered import Between, LayeredModel
 from gsplit.nn.neighbourhood import Neighbourhood, narrows
 from gsplit.nn.rowwise.activation import Finish
 from gsplit.nn.rowwise.dense import has_hooks, is_plain
+from gsplit.nn.rowwise.products import multiplies_stored
 
 
 class SAGEConv(nn.Module):
@@ -45,7 +45,7 @@ class SAGEConv(nn.Module):
         """True where rows may come as :class:`~gsplit.kernels.StoredRows`: they are projected, a row at a time."""
         own = self.calls_forward_alone and is_plain(self.lin_self) and is_plain(self.lin_neigh)
         width, outputs = self.lin_self.in_features, self.lin_self.out_features
-        return own and narrows(self.lin_neigh) and _core.narrow_fits(outputs, width)
+        return own and narrows(self.lin_neigh) and multiplies_stored(outputs, width)
 
     def forward(self, block: Neighbourhood, x: Tensor | StoredRows) -> Tensor:
         """Rows of the destinations [num_destinations, out] for rows of the own sources [num_own_sources, in]."""

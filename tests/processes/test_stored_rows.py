@@ -88,6 +88,7 @@ def test_training_is_that_of_copies(pool, layout, tmp_path, model, world):
     ("changes", "stored"),
     [
         ({}, _core.narrow_fits(8, WIDTH)),
+        ({"hidden": WIDTH - 1}, _core.has_wide_products()),
         ({"hidden": WIDTH}, False),  # no narrower than the features
         ({"dtype": "float64"}, False),
         ({"model": "gcn"}, False),

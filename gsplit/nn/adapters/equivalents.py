@@ -17,13 +17,13 @@ from typing import Any, NamedTuple
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-import gsplit._core as _core
 from gsplit.errors import InputError
 from gsplit.nn.adapters.lazy_rows import stored_or_tensor
 from gsplit.nn.block import Block
 from gsplit.nn.gcn import Divisor, symmetric_factors
 from gsplit.nn.neighbourhood import narrows
 from gsplit.nn.rowwise.dense import HOOKS, is_plain
+from gsplit.nn.rowwise.products import multiplies_stored
 
 
 class OnBlock(NamedTuple):
@@ -154,7 +154,7 @@ def _pyg_sums(conv: Any, *ways: str) -> bool:
 
 def _narrow(linear: Any) -> bool:
     """Return whether a block projects rows by a map before it sums them, and the core does so where they lie."""
-    return narrows(_linear(linear.weight, None)) and _core.narrow_fits(*linear.weight.shape)
+    return narrows(_linear(linear.weight, None)) and multiplies_stored(*linear.weight.shape)
 
 
 def why_no_gcn(conv: Any) -> str | None:

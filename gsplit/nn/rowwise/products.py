@@ -95,7 +95,7 @@ def multiplied(
             total = total.to(out_dtype or dtype)
     else:
         if not first.turned and _fit_narrow(first.x, dtype, first.weight):
-            [total] = _narrow_products(first.x, [(len(first.x), first.weight, bias)], dtype)
+            [total] = _products_at_once(first.x, [(len(first.x), first.weight, bias)], dtype, "narrow")
         else:
             total = _product(first, dtype, bias)
         for x, weight, turned in terms[1:]:
@@ -159,24 +159,23 @@ def products(
         dtype: of the results, as :func:`~gsplit.kernels.product_dtype` says.
     """
     weights = [weight for _, weight, _ in maps]
-    once = not is_mixed(dtype, *weights) or isinstance(x, StoredRows)
-    if once and _fit_narrow(x, dtype, *weights):
-        return _narrow_products(x, maps, dtype)
+    like = all(weight.dtype == torch.float32 and weight.shape[1] == x.shape[1] for weight in weights)
+    if like and (way := _once(x, dtype, *map(len, weights))):
+        return _products_at_once(x, maps, dtype, way)
     rows = copied(x)
     return [multiplied([Term(rows[:first], weight)], bias, dtype) for first, weight, bias in maps]
 
 
-def _narrow_products(
-    x: Tensor | StoredRows, maps: Sequence[tuple[int, Tensor, Tensor | None]], dtype: torch.dtype
+def _products_at_once(
+    x: Tensor | StoredRows, maps: Sequence[tuple[int, Tensor, Tensor | None]], dtype: torch.dtype, way: str
 ) -> list[Tensor]:
-    tiles = _by_tiles(x, dtype)
     written = dtype if dtype == torch.bfloat16 else torch.float32  # the core writes no float16
     outs = [torch.empty((first, len(weight)), dtype=written) for first, weight, _ in maps]
     wanted = [
         (weight.detach().contiguous(), None if bias is None else bias.detach().contiguous(), out)
         for (_, weight, bias), out in zip(maps, outs, strict=True)
     ]
-    _core.project_narrow(*_table(x), wanted, tiles=tiles, threads=torch.get_num_threads())
+    _core.project_rows(*_table(x), wanted, by=way, threads=torch.get_num_threads())
     return [out.to(dtype) for out in outs]
 
 
@@ -190,14 +189,13 @@ def weight_gradients(gradients: Sequence[Tensor], x: Tensor | StoredRows) -> lis
         x: [n, D].
     """
     outputs, dtype = [gradient.shape[1] for gradient in gradients], gradients[0].dtype
-    once = dtype not in SHORT or isinstance(x, StoredRows)
-    if not (once and are_narrow(x, dtype, *outputs)):
+    if (way := _once(x, dtype, *outputs)) is None:
         rows = copied(x)
         return [weight_gradient(gradient, rows, dtype) for gradient in gradients]
     outs = [torch.empty((number, x.shape[1]), dtype=torch.float32) for number in outputs]
     read = [gradient.float() if gradient.dtype == torch.float16 else gradient for gradient in gradients]
     given = [(gradient.detach().contiguous(), out) for gradient, out in zip(read, outs, strict=True)]
-    _core.narrow_gradient(*_table(x), given, tiles=_by_tiles(x, dtype), threads=torch.get_num_threads())
+    _core.rows_gradient(*_table(x), given, by=way, threads=torch.get_num_threads())
     return outs
 
 
@@ -235,6 +233,26 @@ def are_narrow(x: Tensor | StoredRows, dtype: torch.dtype, *outputs: int) -> boo
     if isinstance(x, Tensor) and (not in_core(x) or x.stride(1) != 1):
         return False
     return all(_core.narrow_fits(number, x.shape[1]) for number in outputs)
+
+
+def _once(x: Tensor | StoredRows, dtype: torch.dtype, *outputs: int) -> str | None:
+    """How the core takes one or two products of rows, reading each once for all of them; None: it does not."""
+    stored = isinstance(x, StoredRows)
+    if stored and _by_tiles(x, dtype):
+        return "tiles"
+    if are_narrow(x, dtype, *outputs) and (stored or dtype not in SHORT):
+        return "narrow"
+    return "wide" if stored and x.dtype == dtype == torch.float32 and _core.has_wide_products() else None
+
+
+def multiplies_stored(outputs: int, width: int) -> bool:
+    """Return whether the core multiplies rows that are read where they lie, in float32.
+
+    Args:
+        outputs: of each matrix.
+        width: of the rows.
+    """
+    return bool(_core.narrow_fits(outputs, width) or _core.has_wide_products())
 
 
 def _by_tiles(x: Tensor | StoredRows, dtype: torch.dtype) -> bool:

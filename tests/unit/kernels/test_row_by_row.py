@@ -111,14 +111,21 @@ def test_what_is_no_number_stays_so():
     assert out[0, 1:].tolist() == [0.0, torch.inf]
 
 
+SIZES = [(1, 16, 1), (7, 100, 16), (300, 33, 5), (131, 129, 13), (64, 17, 32)]
+"""Rows, and width and outputs of matrices that some of the kernels for narrow ones take."""
+MORE_SIZES = [(5, 7, 40), (700, 70, 65), (97, 1, 3)]
+"""Such that none of those take."""
+
+
 @pytest.mark.parametrize("picked", [True, False])
 @pytest.mark.parametrize("firsts", [(1.0,), (0.4, 1.0), (1.0, 0.0)])
 @pytest.mark.parametrize(
-    ("rows", "width", "outputs"), [(1, 16, 1), (7, 100, 16), (300, 33, 5), (131, 129, 13), (64, 17, 32)]
+    ("by", "rows", "width", "outputs"),
+    [*(("narrow", *sizes) for sizes in SIZES), *(("wide", *sizes) for sizes in SIZES[1:3] + MORE_SIZES)],
 )
-def test_narrow_products_and_their_gradients(core, rows, width, outputs, firsts, picked):
+def test_products_of_rows_and_their_gradients(core, by, rows, width, outputs, firsts, picked):
     """Rows of a wider matrix, or picked out of a table in any order, times matrices that take the first of them."""
-    if not _core.narrow_fits(outputs, width):
+    if by == "narrow" and not _core.narrow_fits(outputs, width):
         with pytest.raises(ValueError, match="too wide"):  # left to PyTorch
             project(torch.ones(rows, width), torch.ones(outputs, width))
         with pytest.raises(ValueError, match="too wide"):
@@ -133,11 +140,11 @@ def test_narrow_products_and_their_gradients(core, rows, width, outputs, firsts,
     gradients = [torch.randn(count, outputs) for count in counts]
     for threads in (1, 3):
         outs = [torch.full((count, outputs), torch.nan) for count in counts]
-        _core.project_narrow(table, picks, list(zip(weights, biases, outs, strict=True)), threads=threads)
+        _core.project_rows(table, picks, list(zip(weights, biases, outs, strict=True)), by=by, threads=threads)
         for count, weight, bias, out in zip(counts, weights, biases, outs, strict=True):
             torch.testing.assert_close(out, torch.nn.functional.linear(x[:count], weight, bias), **LOOSE)
         of_weights = [torch.full((outputs, width), torch.nan) for _ in firsts]
-        _core.narrow_gradient(table, picks, list(zip(gradients, of_weights, strict=True)), threads=threads)
+        _core.rows_gradient(table, picks, list(zip(gradients, of_weights, strict=True)), by=by, threads=threads)
         for count, gradient, of_weight in zip(counts, gradients, of_weights, strict=True):
             torch.testing.assert_close(of_weight, gradient.t() @ x[:count], **LOOSE)
 
@@ -149,7 +156,7 @@ def test_gradients_of_many_rows_lose_nothing(core, rows, threads):
     gradients, x, of_weight = torch.full((rows, 3), 1.1), torch.full((rows, 16), 1.3), torch.empty(3, 16)
     if not _core.narrow_fits(3, 16):
         return  # these instructions have too few registers
-    _core.narrow_gradient(x, None, [(gradients, of_weight)], threads=threads)
+    _core.rows_gradient(x, None, [(gradients, of_weight)], by="narrow", threads=threads)
     wanted = rows * gradients[0, 0].double() * x[0, 0].double()
     assert ((of_weight.double() / wanted - 1).abs() < 4e-6).all()  # 64 rows, and then 32 panels, in float32
 
@@ -183,18 +190,18 @@ def test_narrow_products_refuse_other_shapes():
         with pytest.raises(ValueError, match=line_with("-1, 0, 4")):
             gradient_of(torch.ones(1, 4), x, torch.empty(4, 20), ids=torch.tensor([-1]).numpy())
         with pytest.raises(ValueError, match="one or two matrices"):
-            _core.project_narrow(x, None, [(weight, None, torch.empty(5, 4))] * 3)
+            _core.project_rows(x, None, [(weight, None, torch.empty(5, 4))] * 3, by="narrow")
         with pytest.raises(ValueError, match="one or two matrices"):
-            _core.narrow_gradient(x, None, [])
+            _core.rows_gradient(x, None, [], by="narrow")
     with pytest.raises(ValueError, match="too wide"):
         project(x, torch.ones(100, 20))
 
 
 def project(x, weight, bias=None, *, ids=None, out=None):
     out = torch.empty(len(x), len(weight)) if out is None else out
-    _core.project_narrow(x, ids, [(weight, bias, out)])
+    _core.project_rows(x, ids, [(weight, bias, out)], by="narrow")
     return out
 
 
 def gradient_of(gradients, x, out, *, ids=None):
-    _core.narrow_gradient(x, ids, [(gradients, out)])
+    _core.rows_gradient(x, ids, [(gradients, out)], by="narrow")

@@ -51,8 +51,8 @@ def test_a_map_by_itself(width, outputs, bias, dtype, tolerance):
 
 
 def test_narrow_maps_are_the_cores_where_it_has_no_wide_products(monkeypatch):
-    by, seen, project = nn.Linear(100, 16), [], _core.project_narrow
-    monkeypatch.setattr(_core, "project_narrow", lambda *args, **named: seen.append(1) or project(*args, **named))
+    by, seen, project = nn.Linear(100, 16), [], _core.project_rows
+    monkeypatch.setattr(_core, "project_rows", lambda *args, **named: seen.append(1) or project(*args, **named))
     x = torch.randn(70, 100)
     for name in _core.instruction_sets():
         with instructions(name):

@@ -111,7 +111,7 @@ def test_tiles_read_rows_where_they_lie_as_they_read_copies(way, n, kept, thread
     """
     table, ids = torch.randn(300, 100).to(kept), torch.randint(0, 300, (n,)).numpy()
     stored = StoredRows(table=table if kept == HALF else table.numpy(), ids=ids)
-    first, every, num_first = nn.Linear(100, 16), nn.Linear(100, 17, bias=False), n // 2 + 1
+    first, every, num_first = nn.Linear(100, 16), nn.Linear(100, 65, bias=False), n // 2 + 1
     found = []
     torch.set_num_threads(threads)
     for x in (stored, stored.copied(1).to(HALF)):
