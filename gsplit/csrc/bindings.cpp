@@ -138,6 +138,8 @@ struct BoundSampler {
                                 {span_of(sources), span_of(destinations), span_of(own), span_of(shared),
                                  span_of(masked), span_of(rows), span_of(own_log_q), span_of(shared_log_q), chunk,
                                  own_at_source, shared_at_source, groups_of_all, negatives_of_all, turned, apart});
+    for (size_t part = 0; part < pairs.size(); ++part)
+      sampler.add_excluded(part, pairs[part].excluded_rows, pairs[part].excluded_ids);
   }
 
   gsplit::DrawKey key(uint64_t seed) const {

@@ -54,6 +54,8 @@ struct PairSplit {
   int64_t left_out = 0;  // own candidates that are masked, where groups are apart
   int64_t groups_of_all = 0, negatives_of_all = 0;
   bool turned = false;
+  Array<int32_t> excluded_rows;  // own target rows: destinations of the edges that the mini-batch must not see
+  Array<int64_t> excluded_ids;   // positions of these edges in the graph's indices
   std::vector<Array<int32_t>> send_rows;  // [P] own target rows that each trainer needs
 };
 

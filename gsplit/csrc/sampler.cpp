@@ -71,6 +71,21 @@ void Sampler<Index>::exclude(std::span<const int64_t> destinations, std::span<co
 }
 
 template <class Index>
+void Sampler<Index>::add_excluded(size_t part, Array<int32_t>& rows, Array<int64_t>& ids) const {
+  if (excluded_edges_ == 0) return;
+  const Split& split = splits()[part];
+  for (int64_t row = 0; row < split.level_sizes.back(); ++row) {
+    const int64_t vertex = split.vertices[row];
+    if (!exclusions_->has(vertex)) continue;
+    int64_t id = graph_.indptr[vertex];
+    for (const uint32_t before : exclusions_->of(vertex)) {
+      rows.push_back(static_cast<int32_t>(row));
+      ids.push_back(id++ + before);
+    }
+  }
+}
+
+template <class Index>
 bool Sampler<Index>::sample_hop(int hop, int64_t fan_out, const DrawKey& key, const Exclusions<Index>* exclusions,
                                 bool edge_ids, int64_t max_edges) {
   const uint64_t hop_prefix = prefix_of(key, hop);

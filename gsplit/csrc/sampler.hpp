@@ -64,6 +64,9 @@ class Sampler {
   /// Edges of the graph that the last call of sample() had to leave out.
   int64_t excluded_edges() const { return excluded_edges_; }
 
+  /// Adds those of them that end at targets of a split: own target rows, and positions in the graph's indices.
+  void add_excluded(size_t part, Array<int32_t>& rows, Array<int64_t>& ids) const;
+
   /// LADIES: hop h draws at most sizes[h-1] sources out of the in-neighbours of all its destinations, by a race.
   /// use_pool() was called before. Throws as sample().
   void sample_pools(std::span<const int64_t> targets, std::span<const int64_t> sizes, const DrawKey& key, Race race,

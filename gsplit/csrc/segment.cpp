@@ -127,6 +127,9 @@ int64_t put_pairs(Cursor& cursor, const std::vector<PairSplit>& pairs, int rank)
                              cursor.put(own.rows),
                              own.own_log_q.empty() ? 0 : cursor.put(own.own_log_q),
                              own.shared_log_q.empty() ? 0 : cursor.put(own.shared_log_q),
+                             static_cast<int64_t>(own.excluded_rows.size()),
+                             cursor.put(own.excluded_rows),
+                             cursor.put(own.excluded_ids),
                              cursor.begin()};
   for (const auto& rows : own.send_rows) cursor.append(rows);
   for (const auto& rows : own.send_rows) words.push_back(static_cast<int64_t>(rows.size()));

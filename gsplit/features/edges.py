@@ -32,7 +32,8 @@ class EdgeData(TypedDict):
     drawn_weights: dict[int, Tensor]
     """[num_destinations] weights of all in-edges drawn, for layers where others sum some of them."""
     degrees: Tensor | None
-    """[level_sizes[0]] degrees in the whole graph, weighted where edges are; None where the model uses none."""
+    """[level_sizes[0]] degrees in the graph, without the edges that the mini-batch must not see, weighted where edges
+    are; None where the model uses none."""
     edge_scales: dict[int, Tensor]
     """[edges] what each edge of a layer counts in sums and means that know no weights; of rules with scales."""
     whole_degrees: dict[int, Tensor]
@@ -49,7 +50,7 @@ class EdgeLoader:
         device: where the tensors shall be.
         dtype: in which the model computes.
         weights: carry edge weights, where the graph has any. The segments must carry edge ids then.
-        degrees: carry the degrees of the whole graph.
+        degrees: carry the degrees of vertices.
         estimate: what sums over edges with scales are made of (:mod:`gsplit.features.estimates`).
     """
 
@@ -89,7 +90,7 @@ class EdgeLoader:
             "edge_weights": weights if self.weights else None,
             "send_weights": send_weights,
             "drawn_weights": drawn_weights,
-            "degrees": self.degrees_of(segment.vertices) if self.degrees else None,
+            "degrees": self.tensor(self._degrees_seen(segment)) if self.degrees else None,
             "edge_scales": {},
             "whole_degrees": {},
             "sums_all": frozenset(layer for layer in weights if self.degrees and self._draws_all(segment, layer)),
@@ -98,7 +99,16 @@ class EdgeLoader:
     def _draws_all(self, segment: Segment, layer: int) -> bool:
         destinations = segment.vertices[: segment.layers[layer].num_destinations]
         whole = (self._graph.indptr[destinations + 1] - self._graph.indptr[destinations]).sum()
-        return bool(segment.in_degrees(layer).sum(dtype=np.int64) == whole)
+        return bool(segment.in_degrees(layer).sum(dtype=np.int64) == whole - len(segment.excluded[0]))
+
+    def _degrees_seen(self, segment: Segment) -> NDArray[np.float64]:
+        """Degrees of a split's vertices in the graph without the edges that the mini-batch must not see."""
+        degrees, (rows, ids) = self._degrees_of(segment.vertices), segment.excluded
+        np.subtract.at(degrees, rows, self._weights_of(ids) if self.weights else 1)
+        vertices = segment.vertices[rows]
+        none = np.bincount(rows)[rows] == self._graph.indptr[vertices + 1] - self._graph.indptr[vertices]
+        degrees[rows[none]] = 0  # differences of weights are rounded
+        return degrees
 
     def _load_estimates(self, segment: Segment) -> EdgeData:
         """The edge data where edges have scales: sums over them are estimates of those over all in-edges.

@@ -146,6 +146,8 @@ class Block(Neighbourhood):
     def graph_degrees(self) -> Tensor:
         """Sum of the weights of all in-edges in the whole graph, [num_own_sources]; without weights, their number.
 
+        Edges that a mini-batch of links must not see are not counted.
+
         Raises:
             ValueError: where the block carries none; a model that calls this sets ``uses_degrees = True``.
         """

@@ -4,9 +4,10 @@
     mean:  h_v' = b + W ( h_v + sum over u of w_uv h_u ) / ( 1 + sum over u of w_uv )
 
 d = 1 + the sum of the weights (1 each without weights) of all in-edges in the *whole* graph, so that the factors
-do not depend on what was drawn. r_v = (weights of all in-edges) / (weights of those drawn) makes up for the edges
-that were not: the sum is then unbiased where weights are equal, and over full neighbourhoods r_v is 1 and ``both``
-is what PyG's ``GCNConv`` computes. ``mean`` is the "gcn" aggregator of GraphSAGE. With ``loops=False``, for a graph
+do not depend on what was drawn; with links, of the graph without the edges that the mini-batch asks for.
+r_v = (weights of all in-edges) / (weights of those drawn) makes up for the edges that were not: the sum is then
+unbiased where weights are equal, and over full neighbourhoods r_v is 1 and ``both`` is what PyG's ``GCNConv``
+computes. ``mean`` is the "gcn" aggregator of GraphSAGE. With ``loops=False``, for a graph
 that has loops already, the terms of v itself (and the 1 in d) are left out.
 
 Weights may be negative as long as d is above 0, and all in-edges are taken: a ratio of weights needs one sign.

@@ -41,6 +41,7 @@ PAIR_WORDS = (
     *("own_at_source", "shared_at_source", "turned", "num_apart", "num_left_out"),
     *("sources_at", "destinations_at", "own_candidates_at", "shared_candidates_at", "chunk_groups_at", "masked_at"),
     *("rows_at", "own_log_q_at", "shared_log_q_at"),
+    *("num_excluded", "excluded_rows_at", "excluded_ids_at"),
     "send_rows_at",
 )
 """The words, in order, that say where a split's pairs lie; the counts of rows sent and received follow."""
@@ -95,6 +96,12 @@ class PairHeader:
     """Offset in bytes of ``own_log_q``, float32 [G, K]: logarithms of how often each is expected; 0 without."""
     shared_log_q_at: int
     """Offset in bytes of ``shared_log_q``, float32 [S, C]: likewise."""
+    num_excluded: int
+    """Length of ``excluded_rows`` and ``excluded_ids``: edges to own targets that the mini-batch must not see."""
+    excluded_rows_at: int
+    """Offset in bytes of ``excluded_rows``, int32 [num_excluded]: destination rows of these edges."""
+    excluded_ids_at: int
+    """Offset in bytes of ``excluded_ids``, int64 [num_excluded]: positions in the layout's indices."""
     send_rows_at: int
     """Offset in bytes of ``send_rows``, int32 [sum(send_counts)]: own target rows for trainer 0, 1, ..."""
     send_counts: tuple[int, ...]
@@ -326,6 +333,15 @@ class Segment:
     def pair_rows(self) -> NDArray[np.int64]:
         """Numbers of the pairs that this split scores, int64 [G]."""
         return np.empty(0, np.int64) if self.pairs is None else self._int64(self.pairs.rows_at, self.pairs.num_groups)
+
+    @property
+    def excluded(self) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        """The edges to own targets that the mini-batch must not see: int32 [X] rows, int64 [X] positions."""
+        header = self.pairs
+        if header is None:
+            return np.empty(0, np.int32), np.empty(0, np.int64)
+        rows = self._int32(header.excluded_rows_at, header.num_excluded)
+        return rows, self._int64(header.excluded_ids_at, header.num_excluded)
 
     @property
     def log_q(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:

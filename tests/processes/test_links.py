@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import functools
 import itertools
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from support.dense import Dense
 from support.libraries import HAS_DGL
 from support.links import ALONE, WIDTH, LinkStep, linked_layouts, rule_of
 
@@ -238,3 +241,44 @@ def adjoint(member, path, negatives, apart):
 def test_law_4_the_pair_block_s_backward_mirrors_its_forward(pool, layouts, world, about):
     there, back = np.sum(pool.run(world, adjoint, layouts(world).path, *about), axis=0)
     assert there == pytest.approx(back, rel=1e-12)
+
+
+def of_the_graph_that_is_seen(member, path, model, loops):
+    """The largest differences of targets' vectors from dense layers on the graph without the edges asked for."""
+    layout = open_layout(path)
+    rule = rule_of((-1, -1), negatives=NEGATIVES["uniform"])
+    made = LinkStep(member, layout, rule, model=model, batch_size=400, edge_ids=True)
+    graph = layout.graph
+    ends = np.stack([graph.indices, np.repeat(np.arange(graph.num_vertices), np.diff(graph.indptr))])
+    rows, ids = made.segment.excluded
+    assert (made.segment.targets[rows] == ends[1, ids]).all()
+    asked = rule.plan(layout, batch_size=400, seed=1).pairs(0, 0)[0].excluded
+    kept = ~np.isin(ends[0] * graph.num_vertices + ends[1], asked.sources * graph.num_vertices + asked.destinations)
+    degrees = np.bincount(ends[1, kept], minlength=graph.num_vertices)
+    seen = replace(
+        graph,
+        indptr=np.concatenate([[0], np.cumsum(degrees)]),
+        indices=graph.indices[kept],
+        edge_weight=None if graph.edge_weight is None else graph.edge_weight[kept],
+    )
+    config = SimpleNamespace(
+        **{"model": "gcn", "fan_out": (-1, -1), "self_loops": loops, "normalization": "both", "norm": "none"},
+        **{"feature_dtype": "stored", "normalize_features": False, "input_projection": False, "residual": False},
+    )
+    dense = Dense(config, made.user_model.state_dict(), seen)
+    with torch.no_grad():
+        found = made.model(made.batch.blocks, made.batch.x).numpy()
+    apart = np.abs(found - dense.levels()[2][made.segment.targets]).max()
+    return apart, len(rows), ((degrees == 0) & (np.diff(graph.indptr) > 1)).sum(), int((~kept).sum())
+
+
+@pytest.mark.parametrize(("model", "loops"), [("gcn", True), ("gcn-no-loops", False), ("weighted-gcn", True)])
+@pytest.mark.parametrize("world", [1, 3])
+def test_law_7_degrees_are_those_of_the_graph_without_the_edges_asked_for(pool, tmp_path, world, model, loops):
+    path = linked_layouts(tmp_path, weighted=model.startswith("weighted"))(world).path
+    about = of_the_graph_that_is_seen, path, model, loops
+    results = pool.run(world, *about) if world > 1 else [about[0](ALONE, *about[1:])]
+    for apart, _, lonely, _ in results:
+        assert apart < 1e-12
+        assert lonely > 0
+    assert sum(own for _, own, _, _ in results) == results[0][3] > 100
