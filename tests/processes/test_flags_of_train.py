@@ -256,10 +256,10 @@ class Recorder:
 
 
 class Place:
-    """Runs of two trainers in a folder; a run without changes is kept."""
+    """Runs of two trainers in a folder, on layouts of which some are shared by all tests here."""
 
-    def __init__(self, folder, layouts, pool, monkeypatch) -> None:
-        self.folder, self.layouts = folder, layouts
+    def __init__(self, folder, shared, layouts, pool, monkeypatch) -> None:
+        self.folder, self.shared, self.layouts = folder, shared, layouts
         self._monkeypatch = monkeypatch
         self._start = InPool(pool)
         monkeypatch.setattr("gsplit.launch.start.start", self._start)
@@ -275,15 +275,15 @@ class Place:
     def several_labels(self) -> Path:
         """A layout of two parts whose vertices may have several labels."""
         graph = random_graph(100, 5, seed=1, classes=3, multi_label=True)
-        return lay_out(graph, self.folder / "several", parts=2).path
+        return lay_out(graph, self.shared / "several", parts=2).path
 
     def links(self) -> Path:
         """A layout of two parts with training pairs beside its edges."""
-        return lay_out(linked_graph(100, 6, given=True), self.folder / "links", parts=2).path
+        return lay_out(linked_graph(100, 6, given=True), self.shared / "links", parts=2).path
 
     def numbers(self) -> Path:
         """A layout of two parts whose vertices have numbers to be predicted."""
-        return lay_out(regression_graph(100, 5, seed=1), self.folder / "numbers", parts=2).path
+        return lay_out(regression_graph(100, 5, seed=1), self.shared / "numbers", parts=2).path
 
     def train(self, **changes) -> Seen:
         recorder = Recorder(self._monkeypatch)
@@ -296,9 +296,14 @@ class Place:
         return Seen(run=config.resume or config.out, result=result, begun=begun, told=recorder.told)
 
 
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    return tmp_path_factory.mktemp("shared")
+
+
 @pytest.fixture
-def place(tmp_path, layouts, pool, monkeypatch):
-    return Place(tmp_path, layouts, pool, monkeypatch)
+def place(tmp_path, shared, layouts, pool, monkeypatch):
+    return Place(tmp_path, shared, layouts, pool, monkeypatch)
 
 
 @pytest.fixture(scope="module")

@@ -63,6 +63,7 @@ def compared(pool, layouts, folder, world, precision, **changes):
     return [summary["traffic"] for summary in summaries]
 
 
+@pytest.mark.cases(7)
 @pytest.mark.parametrize("world", [1, 2, 3])
 @pytest.mark.parametrize("model", ["sage", "gat", "gcn", "torch_geometric.nn:GraphSAGE", "torch_geometric.nn:GAT"])
 def test_bfloat16_rows_are_half_the_bytes(pool, layouts, tmp_path, model, world):
@@ -74,6 +75,7 @@ def test_bfloat16_rows_are_half_the_bytes(pool, layouts, tmp_path, model, world)
     assert mixed["all_reduce_bytes"] == plain["all_reduce_bytes"]
 
 
+@pytest.mark.cases(23)
 @pytest.mark.parametrize("precision", MIXED)
 @pytest.mark.parametrize(
     "changes",
@@ -115,6 +117,7 @@ def sent(member, config):
 GRID, ROTATED = {"grid": (2, 2, 1)}, {"algorithm": "rotate", "grid": (2, 2, 1)}
 
 
+@pytest.mark.cases(10)
 @pytest.mark.parametrize("precision", MIXED)
 @pytest.mark.parametrize(
     "changes",

@@ -97,7 +97,7 @@ def wide(tmp_path_factory):
 
 
 def peaks_on_cpu(member, config):
-    return peaks_of_steps(loop.ready(member, run_for(config, member.world), pool_module.SHARED))
+    return peaks_of_steps(loop.ready(member, run_for(config, member.world), pool_module.SHARED), most=3)
 
 
 def on_cpu(layout, out, **flags):

@@ -36,10 +36,10 @@ def peak_in_trainer(member, config: TrainConfig, model=None) -> int:
     return live.peak
 
 
-def peaks_of_steps(trainer: Trainer) -> list[int]:
-    """The most that each step took beside what was there before it; the trainer is closed."""
+def peaks_of_steps(trainer: Trainer, most: int | None = None) -> list[int]:
+    """The most that each step, of at most so many, took beside what was there before it; the trainer is closed."""
     epochs, peaks = Epochs(trainer), []
-    while (mini_batch := epochs.next()) is not None:
+    while len(peaks) != most and (mini_batch := epochs.next()) is not None:
         with profiled(peaks):
             result = loop.step(trainer, mini_batch)
         epochs.record(mini_batch, result)

@@ -17,6 +17,7 @@ import time
 import traceback
 from dataclasses import replace
 from typing import Any
+from unittest import mock
 
 import torch
 import torch.distributed as dist
@@ -35,6 +36,8 @@ SIZE = 4
 PATIENCE_S = 120.0
 TELL_AFTER_S = 100.0
 """When a member that is still at work writes where its threads are, before it is given up."""
+AUTOLOAD = "TORCH_DEVICE_BACKEND_AUTOLOAD"
+"""PyTorch's variable: whether importing it registers devices."""
 SHARED: Shared | None = None
 """In a member: the memory that a Job wants; it can only be passed when a process is spawned."""
 
@@ -47,9 +50,10 @@ class Pool:
         self._pipes = [multiprocessing.Pipe() for _ in range(SIZE)]
         self._shared = Shared.create(SIZE)
         port = self._rendezvous.__enter__()
-        # What drives a device is of no use in a process that is forked.
-        serve, processes = (_fork, 1) if kind == "cpu" else (_serve, SIZE)
-        self._children = start(serve, processes, [theirs for _, theirs in self._pipes], port, self._shared, kind)
+        # A GPU's driver is of no use in a process that is forked; the simulated one is not there before.
+        serve, processes = (_fork, 1) if kind in ("cpu", "sim") else (_serve, SIZE)
+        with mock.patch.dict(os.environ, {AUTOLOAD: "0"} if kind == "sim" else {}):
+            self._children = start(serve, processes, [theirs for _, theirs in self._pipes], port, self._shared, kind)
 
     def run(self, world: int, function, *arguments) -> list:
         waiting = {ours: rank for rank, (ours, _) in enumerate(self._pipes[:world])}
@@ -99,6 +103,9 @@ def _fork(rank, pipes, port, shared, kind) -> None:
     for other, pipe in enumerate(pipes):
         if other != rank:
             pipe.close()  # or nobody would see a trainer's end
+    if kind == "sim":
+        del os.environ[AUTOLOAD]  # processes that it starts have the device, too
+        importlib.import_module("simulated").register()
     _serve(rank, pipes, port, shared, kind)
 
 
