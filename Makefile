@@ -18,13 +18,14 @@ PIP := $(BIN)/pip install --quiet --no-compile --constraint
 PYTEST := $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 # What make test has time for (CONTRIBUTING.md).
-DAILY := and not slow and not left_out
+DAILY := not slow and not left_out
 
-# On the simulated accelerator (tests/simulator): with that in the path, it is a device of PyTorch's. In one process,
-# which starts one pool of trainers.
-ON_SIMULATED := PYTHONPATH=tests/simulator $(BIN)/python -m pytest
+# On the simulated accelerator (tests/simulator): with that in the path, it is a device of PyTorch's. Each process has a
+# pool of trainers.
+ONE_SIMULATED := PYTHONPATH=tests/simulator $(BIN)/python -m pytest
+ON_SIMULATED := $(ONE_SIMULATED) -n 3 --dist load
 
-.PHONY: demo simulated checked on-host on-simulated test test-all test-numbers shuffled lowest newest mutants check
+.PHONY: demo simulated checked test on-host on-simulated test-all test-numbers shuffled lowest newest mutants check
 .PHONY: format docs wheel bench clean
 .DELETE_ON_ERROR:
 
@@ -112,19 +113,20 @@ format: $(VENV)/.needs-dev
 checked:
 	$(MAKE) --no-print-directory -j 2 simulated check $(VENV)/.browser
 
-# Both at a time, so that what one waits for leaves no core idle; what the second says comes when it is over.
-on-host:
-	$(PYTEST) -m 'not accelerator $(DAILY)'
-
-on-simulated:
-	@said=$$(mktemp); $(ON_SIMULATED) tests/accelerator -m 'accelerator $(DAILY)' >$$said 2>&1; code=$$?; \
-	  echo; cat $$said; rm $$said; exit $$code
-
 test: checked
 	$(MAKE) --no-print-directory -j 2 on-host on-simulated
 
+# Both at a time, so that what one waits for leaves no core idle; what the second says comes when it is over.
+on-host:
+	$(PYTEST) -m 'not accelerator and $(DAILY)'
+
+on-simulated:
+	@said=$$(mktemp); $(ONE_SIMULATED) tests/accelerator -m 'accelerator and $(DAILY)' >$$said 2>&1; code=$$?; \
+	  echo; cat $$said; rm $$said; exit $$code
+
 test-all: checked $(VENV)/.needs-slow $(VENV)/.needs-wheel
-	$(MAKE) --no-print-directory -j 2 on-host on-simulated DAILY=
+	$(PYTEST) -m 'not accelerator'
+	$(ON_SIMULATED) tests/accelerator -m accelerator
 
 # On devices with other numbers than the CPU's: draws, orders of sums, atomic operations (tests/simulator/README.md).
 test-numbers: simulated $(VENV)/.needs-dev
@@ -139,8 +141,8 @@ shuffled: simulated $(VENV)/.browser
 	@for time in $$(seq $(TIMES)); do \
 	  seed=$(SEED); seed=$${seed:-$$(shuf -i 1-999999 -n 1)}; order="--random-order --random-order-seed=$$seed"; \
 	  echo "time $$time of $(TIMES): make shuffled PART='$(PART)' SEED=$$seed"; \
-	  $(PYTEST) $$order -m 'not accelerator $(DAILY)' $(PART) || [ $$? = 5 ] || exit 1; \
-	  $(ON_SIMULATED) $$order -m 'accelerator $(DAILY)' $(PART:tests=tests/accelerator) || [ $$? = 5 ] || exit 1; \
+	  $(PYTEST) $$order -m 'not accelerator and $(DAILY)' $(PART) || [ $$? = 5 ] || exit 1; \
+	  $(ON_SIMULATED) $$order -m 'accelerator and $(DAILY)' $(PART:tests=tests/accelerator) || [ $$? = 5 ] || exit 1; \
 	done
 
 # A wheel in a fresh environment, with every dependency at its lower bound or at its newest: README's commands, and tests.

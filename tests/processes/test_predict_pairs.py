@@ -82,6 +82,7 @@ def test_scores_of_pairs(predict, runs, lay, score):
         assert found[0] == found[2]
 
 
+@pytest.mark.cases(3)
 @pytest.mark.parametrize("known", ["drop", "keep"])
 @pytest.mark.parametrize("score", ["dot", "cosine", "mlp"])
 def test_neighbours_of_vertices(predict, runs, lay, graph, score, known):

@@ -23,7 +23,7 @@ def close(found, wanted, terms):
     torch.testing.assert_close(found.double(), wanted, rtol=1e-5, atol=1e-5 * max(terms, 1) ** 0.5)
 
 
-@pytest.mark.cases(36)
+@pytest.mark.cases(18)
 @pytest.mark.parametrize(("n", "width", "outputs"), SHAPES)
 def test_two_products_of_which_one_has_fewer_rows(kind, n, width, outputs):
     tiles, dtype = kind
@@ -41,7 +41,7 @@ def test_two_products_of_which_one_has_fewer_rows(kind, n, width, outputs):
     assert torch.equal(*found)
 
 
-@pytest.mark.cases(48)
+@pytest.mark.cases(24)
 @pytest.mark.parametrize("activation", [0, 1])
 @pytest.mark.parametrize(("n", "width", "outputs"), SHAPES[1:5])
 def test_what_stands_behind_products_is_as_by_itself(kind, n, width, outputs, activation):

@@ -44,7 +44,7 @@ def test_activation_and_dropout(core, activation, drop, dtype):
     torch.testing.assert_close(backward(gradient), x.grad, **TOLERANCE[dtype])
 
 
-@pytest.mark.cases(48)
+@pytest.mark.cases(24)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("drop", [0.0, 0.3])
 @pytest.mark.parametrize("activation", [0, 1])
