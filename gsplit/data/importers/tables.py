@@ -83,6 +83,7 @@ def open_table(
     header: bool | None = None,
     gaps: Gaps = USUAL,
     bars: bool = True,
+    alone: bool = False,
 ) -> Table:
     """Open ``path`` as Parquet if its first bytes say so, else as text.
 
@@ -91,6 +92,7 @@ def open_table(
         header: whether the first line of a text holds the names of its columns; None: it does if no number is in it.
         gaps: words that stand for no value.
         bars: whether ``|`` and ``::`` may stand between the fields of a text.
+        alone: whether a line of a text is one field, unless it looks like several.
 
     Raises:
         InputError: where there is no such file, it is empty or damaged, or pyarrow is not installed.
@@ -99,7 +101,7 @@ def open_table(
         raise InputError(f"{path} is a folder, not a file" if path.is_dir() else f"{path}: no such file")
     if is_parquet(path):
         return ParquetTable(path, gaps)
-    return TextTable(path, words, header=header, gaps=gaps, bars=bars)
+    return TextTable(path, words, header=header, gaps=gaps, bars=bars, alone=alone)
 
 
 def read_exactly(

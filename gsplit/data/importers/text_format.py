@@ -25,6 +25,10 @@ BAR, DOUBLE_COLON = "|", "::"
 """Delimiters where all lines have them equally often: values may hold them, too."""
 csv.field_size_limit(sys.maxsize)  # lines are shown and counted as pyarrow reads them: of any length
 MARKS = re.compile(r"\||::")
+NOTHING = "\x1e"
+"""A delimiter that stands in no text."""
+INNER, OUTER = re.compile(rb"\S[ \t;,]+\S"), re.compile(rb"^[ \t]|[ \t]\r?$", re.MULTILINE)
+"""Spaces and delimiters between others of a line, and spaces around them."""
 UNIT = b"\x1f"
 """Mark that stands for two colons: parsers take one character."""
 SAID = re.compile(rb'"?sep=(.)"?\r?\n?', re.IGNORECASE)
@@ -82,11 +86,18 @@ class TextFormat:
     """True where columns are lined up by several spaces, or lines end in some."""
 
     @classmethod
-    def of(cls, top: Top, quote: str | None, *, bars: bool = True) -> TextFormat:
-        """Find the format by the first lines, with ``|`` and ``::`` as delimiters or as characters like others."""
+    def of(cls, top: Top, quote: str | None, *, bars: bool = True, alone: bool = False) -> TextFormat:
+        """Find the format by the first lines, with ``|`` and ``::`` as delimiters or as characters like others.
+
+        Where lines are fields ``alone``, only marks that stand in each of the first lines equally often are
+        delimiters, and spaces are none.
+        """
         text = top.first.decode(errors="replace").rstrip("\r\n")
         unquoted = re.sub(f"{quote}[^{quote}]*{quote}", "", text) if quote else text
         delimiter = top.delimiter or next((mark for mark in DELIMITERS if mark in unquoted), " ")
+        of_several = top.delimiter or (delimiter != " " and _is_regular(top.sample + b"\n", delimiter, quote))
+        if alone and not of_several and (INNER.search(top.sample) or not OUTER.search(top.sample)):
+            return cls(delimiter=NOTHING, quote=quote)
         if bars and top.delimiter is None and not _is_regular(top.sample, delimiter, quote):
             if _is_regular(top.sample, DOUBLE_COLON, None):
                 return cls(delimiter=UNIT.decode(), quote=None)

@@ -55,6 +55,7 @@ class TextTable:
         header: bool | None = None,
         gaps: Gaps = USUAL,
         bars: bool = True,
+        alone: bool = False,
     ) -> None:
         self.path, self.gaps = path, gaps
         self._pyarrow = pyarrow_for_tables(path)
@@ -69,7 +70,7 @@ class TextTable:
             raise InputError(f"{path} is empty" + (": it has only comments" if top.lines else ""))
         if b"\r" in top.first.rstrip(b"\r\n"):
             raise InputError(f"{path} has line ends of CR alone; convert them to LF")
-        self._comments, self._format = top.comments, TextFormat.of(top, self._rules.mark, bars=bars)
+        self._comments, self._format = top.comments, TextFormat.of(top, self._rules.mark, bars=bars, alone=alone)
         self.has_bars = self._format.has_bars
         self._line_bytes, self.num_columns = len(top.first), len(self._format.fields(top.first))
         try:

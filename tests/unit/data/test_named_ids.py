@@ -246,9 +246,21 @@ WRONG = [
     ),
     ({**EDGES, "l.csv": "id,y\na,1\nb,x\n"}, {"labels": "l.csv"}, "l.csv, line 3: 'x' is not a number"),
     ({**EDGES, "t.txt": "a\nz\n"}, {"train": "t.txt"}, "t.txt, line 2: the id is in no edge"),
-    ({**EDGES, "t.txt": "a,b\n"}, {"train": "t.txt"}, "t.txt has 2 columns; the ids of a vertex set have 1"),
+    ({**EDGES, "t.txt": "a,b\n"}, {"train": "t.txt"}, "t.txt has 2 columns; .* have 1; .* stands in quotes"),
     ({**EDGES, "s.csv": "id,split\na,tain\n"}, {"split_file": "s.csv"}, "s.csv, line 2: 'tain' is none of train"),
 ]
+
+
+@pytest.mark.parametrize("head", ["", "id\n"])
+@pytest.mark.parametrize("lines", ['"Smith, John"\nAnn Lee\n', "Smith, John\nAnn Lee\n", "Ann Lee\nSmith, John"])
+def test_a_line_of_a_list_is_one_id(tmp_path, head, lines):
+    (tmp_path / "e.csv").write_text('src,dst\n"Smith, John",Ann Lee\nAnn Lee,Bag\n')
+    (tmp_path / "y.csv").write_text('id,y\nAnn Lee,1\n"Smith, John",0\n')
+    (tmp_path / "t.txt").write_text(head + lines)
+    files = {"labels": tmp_path / "y.csv", "train": tmp_path / "t.txt", "vertices": tmp_path / "t.txt"}
+    store = gsplit.import_graph(tmp_path / "e.csv", tmp_path / "g", ids="any", **files)
+    assert store.graph.num_vertices == 3
+    assert sorted(store.ids().of(store.graph.train_idx)[0]) == ["Ann Lee", "Smith, John"]
 
 
 @pytest.mark.filterwarnings("error")  # files are closed, too
