@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -17,6 +18,7 @@ from torch_geometric.transforms import RandomLinkSplit
 import gsplit
 from gsplit.data import open_store, write_store
 from gsplit.data.exporters import export
+from gsplit.data.links.edge_sets import Links
 from gsplit.errors import InputError
 
 SHARES = (0.85, 0.05, 0.1)
@@ -246,15 +248,52 @@ def test_the_three_graphs_of_pyg(tmp_path, undirected):
 )
 def test_exports_keep_links(tmp_path, monkeypatch, to, ending):
     monkeypatch.setattr("gsplit.data.importers.dgl._probe", lambda path: None)  # takes seconds
-    write_store(tmp_path / "whole", random_graph(80), name="g", source="test")
-    shares = {"edge_split": (0.6, 0.2, 0.2), "duplicates": "first"}
-    one = gsplit.import_graph(tmp_path / "whole", tmp_path / "one", **shares)
+    graph = random_graph(80)
+    pairs = np.random.default_rng(2).integers(0, 80, (4, 30, 2))
+    links = Links(
+        train=None if to == "npz" else pairs[0],
+        valid=pairs[1],
+        test=pairs[2],
+        valid_candidates=pairs[3],
+        test_negatives=pairs[3],
+        hard_negatives=np.arange(3 * (graph.num_edges if to == "npz" else 30)).reshape(-1, 3) % 80,
+    )
+    write_store(tmp_path / "one", replace(graph, links=links.sorted()), name="g", source="test")
+    one = open_store(tmp_path / "one")
     export(tmp_path / "one", to, tmp_path / f"file.{ending}")
-    back = gsplit.import_graph(tmp_path / f"file.{ending}", tmp_path / "back")
+    back = gsplit.import_graph(tmp_path / f"file.{ending}", tmp_path / "back", duplicates="keep", leaks="keep")
+    assert dict(back.graph.links.arrays()).keys() == dict(one.graph.links.arrays()).keys()
     for name, array in one.graph.links.arrays():
         assert (dict(back.graph.links.arrays())[name] == array).all(), name
     assert back.graph.indices.tolist() == one.graph.indices.tolist()
     assert json.loads((tmp_path / "back" / "graph.json").read_text())["version"] == 2
+
+
+def test_a_share_that_pyg_took_apart_is_no_message_edge():
+    graph = random_graph(60, 6, seed=4)
+    index = torch.tensor(np.unique(edges_in_order(graph), axis=0).T)
+    data = Data(x=torch.tensor(graph.features), edge_index=torch.cat([index, index.flip(0)], 1).unique(dim=1))
+    torch.manual_seed(0)
+    split = RandomLinkSplit(num_val=0.1, num_test=0.2, is_undirected=True, disjoint_train_ratio=0.4)(data)
+    for given in (split, split[0]):  # or the graph of the training pairs alone
+        graph = gsplit.from_pyg(given).graph
+        assert pairs_of(graph) == set(map(tuple, split[0].edge_index.T.tolist()))
+        wanted = split[0].edge_label_index[:, split[0].edge_label > 0].T.tolist()
+        assert sorted(graph.links.train.tolist()) == sorted(wanted)
+        assert not set(map(tuple, wanted)) & pairs_of(graph)
+        assert (len(graph.links.valid) > 0) == (given is split)
+
+
+def test_new_pairs_may_name_the_vertices_of_new_edges(tmp_path):
+    old = gsplit.from_arrays(NAMES, ids="any", valid_edges=table(VALID), test_edges=table(TEST), out=tmp_path / "old")
+    for name, pairs in {"more": [("new", "dog")], "valid": [("new", "cap")], "hard": [("new", "bag")]}.items():
+        table(pairs).to_csv(tmp_path / f"{name}.csv", index=False)
+    files = {"valid_edges": tmp_path / "valid.csv", "hard_negatives": tmp_path / "hard.csv"}
+    grown = gsplit.import_graph(old, tmp_path / "grown", add=tmp_path / "more.csv", **files)
+    found, names = named_pairs(grown), np.array(grown.ids().of(np.arange(7))[0])
+    assert (found["valid"], found["test"]) == ([("new", "cap")], sorted(TEST))
+    rows = zip(edges_in_order(grown.graph), grown.graph.links.hard_negatives[:, 0], strict=True)
+    assert {str(names[u]): str(names[v]) for (u, _), v in rows if v >= 0} == {"new": "bag"}
 
 
 def test_a_store_with_links_grows_but_not_by_its_held_out_pairs(tmp_path):
