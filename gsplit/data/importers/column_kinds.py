@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from gsplit.data.columns.assembled import FeatureColumn, Kind
 from gsplit.data.importers.checked import NotNumbersError, printable_line
 from gsplit.data.importers.gaps import Gaps
-from gsplit.data.importers.tables import Table, read_exactly
+from gsplit.data.importers.tables import Table, is_numeric, read_exactly
 from gsplit.data.importers.times import UNITS, check_form, days_of, form_of, wanted
 from gsplit.errors import InputError
 
@@ -82,6 +82,27 @@ def column_of_times(word: str, kinds: Mapping[str, str], flag: str = "--split-by
         raise InputError(f"{flag} {word}: the kind of such a column is {' or '.join(EXACT)}")
     _check_form(f"{flag} {word}", kind)
     return match[1].strip(), kind
+
+
+def times_in(table: Table, column: int, name: str, word: str | None, flag: str) -> tuple[NDArray[np.float64], bool]:
+    """The times in a column of a table, days since 1970-01-01 UTC or any numbers; and whether they are dates.
+
+    Args:
+        table: of some rows.
+        column: its place.
+        name: what messages call it.
+        word: its kind, a number or a time; None: numbers are numbers, and texts times.
+        flag: which asks for it.
+
+    Raises:
+        InputError: naming the first line that holds something else.
+    """
+    try:
+        made = column_of(table, column, name, word or ("number" if is_numeric(table, column) else "time"))
+        chunks = [np.empty(0), *(rows[:, 0] for rows in read_columns(table, [column], [made]))]
+    except NotNumbersError as error:
+        raise NotNumbersError(f"{error}; {flag} {printable_line(name)}:time(%d.%m.%Y) says another form") from None
+    return np.concatenate(chunks), made.kind == "time"
 
 
 def split_kind(word: str) -> tuple[Kind, str]:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from gsplit.data.importers.arrays import as_labels
 from gsplit.data.importers.checked import as_count, as_features, as_vertex_set, as_weights, is_mask
-from gsplit.data.importers.keys import Keys, found
+from gsplit.data.importers.keys import SET_NAMES, Keys, found
 from gsplit.data.importers.source import GraphSource, array_edges
 from gsplit.data.importers.torch_files import dense_array
 from gsplit.data.links.edge_sets import links_of_files
@@ -28,7 +28,6 @@ from gsplit.errors import InputError
 FEATURES = ("feat", "x", "features")
 LABELS = ("label", "y", "labels")
 WEIGHTS = ("w", "weight", "edge_weight")
-SET_NAMES = {"train": ("train",), "valid": ("val", "valid"), "test": ("test",)}
 PROBE = "import sys, dgl; dgl.load_graphs(sys.argv[1])"
 
 

@@ -10,6 +10,9 @@ from gsplit.data.graph import VERTEX_SETS
 from gsplit.data.importers.checked import printable_line
 from gsplit.errors import InputError
 
+SET_NAMES = {"train": ("train",), "valid": ("val", "valid"), "test": ("test",)}
+"""Beginnings of the usual names of each vertex set, as peers call it."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Keys(Checked):

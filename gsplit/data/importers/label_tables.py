@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from gsplit.data.graph import GraphArrays
 from gsplit.data.importers.arrays import as_labels, read_npy
 from gsplit.data.importers.checked import NotNumbersError, is_number, printable_line
-from gsplit.data.importers.column_kinds import column_of, read_columns, respelt, usual_kind
+from gsplit.data.importers.column_kinds import column_of, read_columns, respelt, times_in, usual_kind
 from gsplit.data.importers.gaps import USUAL, Gaps
 from gsplit.data.importers.matching import IDS
 from gsplit.data.importers.row_rules import RowRules
@@ -262,15 +262,10 @@ def times_of(path: Path, column: str, word: str | None, rules: RowRules, gaps: G
         InputError: naming the first line that holds something else.
     """
     table = VertexTable(path, "time", rules, take=(column,), flag="--split-by column", gaps=gaps)
-    kind = word or ("number" if table.is_numeric(table.values[0]) else "time")
-    try:
-        made = column_of(table.table, table.values[0], column, kind)
-        chunks = [np.empty(0), *(rows[:, 0] for rows in read_columns(table.table, table.values, [made]))]
-    except NotNumbersError as error:
-        raise InputError(f"{error}; --split-by {printable_line(column)}:time(%d.%m.%Y) says another form") from None
+    values, are_dates = times_in(table.table, table.values[0], column, word, "--split-by")
     return Times(
-        values=placed(np.concatenate(chunks), table.vertices, rules.num_vertices),
-        are_dates=made.kind == "time",
+        values=placed(values, table.vertices, rules.num_vertices),
+        are_dates=are_dates,
         called=f"{path}: {column}",
         vertices=table.vertices,
         old=rules.old,

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gsplit.data.graph import GraphArrays, cast
+from gsplit.data.graph import VERTEX_SETS, GraphArrays, cast, check_ids
 from gsplit.data.ids.array_ids import ArrayIds
 from gsplit.data.importers.arrays import clean_labels, integers, numbers_to_regress
 from gsplit.data.importers.checked import as_count, check_indptr
@@ -59,9 +59,7 @@ def _graph(arrays: dict[str, NDArray[Any]], path: Path, *, regression: bool) -> 
     n = len(indptr) - 1
     indices = integers(arrays["indices"], f"{path}: indices", ndim=1)
     check_indptr(indptr, len(indices), f"{path}: indptr")
-    if len(indices) and (indices.min() < 0 or indices.max() >= n):
-        at = int(np.argmax((indices < 0) | (indices >= n)))
-        raise InputError(f"{path}: indices[{at}] is {indices[at]}, outside the vertices 0 .. {n - 1}")
+    check_ids(indices, n, "indices", lambda _: str(path))
     y, what = arrays.get("y"), f"{path}: y"
     classes = _classes(arrays, path) if not regression else None
     count = as_count(arrays.get("num_classes"), f"{path}: num_classes")
@@ -77,7 +75,7 @@ def _graph(arrays: dict[str, NDArray[Any]], path: Path, *, regression: bool) -> 
         )
     sets: dict[str, Any] = {
         f"{name}_idx": integers(arrays.get(f"{name}_idx", np.empty(0, np.int64)), f"{path}: {name}_idx", ndim=1)
-        for name in ("train", "valid", "test")
+        for name in VERTEX_SETS
     }
     return GraphArrays(
         indptr=indptr,

@@ -9,6 +9,7 @@ set ``train_idx`` or ``train_mask`` (``val``, ``valid``, ``test`` likewise), or 
 
 from __future__ import annotations
 
+import importlib
 import logging
 from dataclasses import replace
 from pathlib import Path
@@ -29,13 +30,20 @@ from gsplit.data.importers.checked import (
     is_mask,
     printable_line,
 )
-from gsplit.data.importers.keys import Keys, found
+from gsplit.data.importers.keys import SET_NAMES, Keys, found
 from gsplit.data.importers.pyg_links import links_of_data
 from gsplit.data.importers.source import GraphSource, array_edges
 from gsplit.data.importers.torch_files import dense_array, load_torch
 from gsplit.errors import InputError
 
-SET_NAMES = {"train": ("train",), "valid": ("val", "valid"), "test": ("test",)}
+CLASSES = (
+    *(("", name) for name in ("Data", "HeteroData", "TemporalData")),
+    *((".data", name) for name in ("DataEdgeAttr", "DataTensorAttr")),
+    *((".graph_store", name) for name in ("EdgeAttr", "EdgeLayout")),
+    *((".storage", name) for name in ("BaseStorage", "EdgeStorage", "GlobalStorage", "NodeStorage")),
+    (".feature_store", "TensorAttr"),
+)
+"""Module, within PyG's of data, and name of each class that its files hold."""
 NOT_DATA = ("pre_filter.pt", "pre_transform.pt")
 """Files that a dataset's processed folder holds beside the graph."""
 
@@ -140,27 +148,9 @@ def _name(file: Path) -> str:
 
 def _classes() -> list[Any]:
     try:
-        from torch_geometric.data import Data, HeteroData, TemporalData
-        from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
-        from torch_geometric.data.feature_store import TensorAttr
-        from torch_geometric.data.graph_store import EdgeAttr, EdgeLayout
-        from torch_geometric.data.storage import BaseStorage, EdgeStorage, GlobalStorage, NodeStorage
+        return [getattr(importlib.import_module(f"torch_geometric.data{at}"), name) for at, name in CLASSES]
     except ImportError as error:
         raise InputError(f"graphs of PyG need PyG ({error}): pip install 'gsplit[pyg]'") from None
-    return [
-        Data,
-        HeteroData,
-        TemporalData,
-        DataEdgeAttr,
-        DataTensorAttr,
-        TensorAttr,
-        EdgeAttr,
-        EdgeLayout,
-        BaseStorage,
-        EdgeStorage,
-        GlobalStorage,
-        NodeStorage,
-    ]
 
 
 def _one_graph(loaded: Any, where: str) -> dict[str, Any]:
