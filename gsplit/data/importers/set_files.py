@@ -85,8 +85,7 @@ def ids_table(path: Path, ids: VertexIds) -> Table:
         InputError: where the file is missing or damaged, or has other columns.
     """
     width = len(ids.names)
-    how = {"bars": width > 1, "alone": width == 1}
-    table = open_table(path, header=False, **how)
+    table = open_table(path, header=False, alone=width == 1)
     if table.num_columns != width:
         hint = "; an id that holds a delimiter stands in quotes" if width == 1 else ""
         raise InputError(f"{path} has {table.num_columns} columns; the ids of a vertex set have {width}{hint}")
@@ -94,7 +93,7 @@ def ids_table(path: Path, ids: VertexIds) -> Table:
     names = [] if first is None or not len(first[0]) else [column[0].as_py().lower() for column in first]
     known = width == 1 and bool(names) and names[0] in (*IDS[:-1], *filter(None, ids.prefixes.columns))
     if known or names == [name.lower() for name in ids.names]:
-        table = open_table(path, header=True, **how)
+        table = open_table(path, header=True, alone=width == 1)
     return table
 
 

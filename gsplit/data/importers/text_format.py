@@ -98,7 +98,7 @@ class TextFormat:
         of_several = top.delimiter or (delimiter != " " and _is_regular(top.sample + b"\n", delimiter, quote))
         if alone and not of_several and (INNER.search(top.sample) or not OUTER.search(top.sample)):
             return cls(delimiter=NOTHING, quote=quote)
-        if bars and top.delimiter is None and not _is_regular(top.sample, delimiter, quote):
+        if bars and not alone and top.delimiter is None and not _is_regular(top.sample, delimiter, quote):
             if _is_regular(top.sample, DOUBLE_COLON, None):
                 return cls(delimiter=UNIT.decode(), quote=None)
             if _is_regular(top.sample, BAR, quote):
