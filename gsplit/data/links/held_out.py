@@ -51,14 +51,17 @@ class HeldOut:
         self._links, self._leaks, self._shown = links, leaks, shown
         self._keys = np.unique(unordered_keys(np.concatenate([links.valid, links.test])))
         self._trained = np.unique(unordered_keys(links.train)) if train_alone and links.train is not None else None
-        self._found = self._others = 0
+        self._seen = self._found = self._others = 0
         self._said: list[str] = []
 
     def withhold(self, edges: NDArray[Any]) -> NDArray[np.bool_]:
         """As of :class:`Withheld`."""
+        if self._trained is None and not len(self._keys):
+            return np.zeros(len(edges), np.bool_)
         keys = unordered_keys(edges)
         others = np.zeros(len(edges), np.bool_) if self._trained is None else ~are_among(keys, self._trained)
         found = are_among(keys, self._keys) & ~others
+        self._seen += len(edges)
         self._others += int(others.sum())
         self._found += int(found.sum())
         return others | (found & (self._leaks == "drop"))
@@ -69,6 +72,11 @@ class HeldOut:
             raise InputError(
                 f"{where}: {self._found:,} message edges are validation or test pairs or their reverses, and would "
                 "give them away; --leaks drop takes these edges out, --leaks keep leaves them"
+            )
+        if self._others and self._others == self._seen:
+            raise InputError(
+                f"{where}: none of its {self._seen:,} edges is a training pair, so --message-edges train would leave "
+                "none; give other --train-edges or drop it"
             )
         links = self._links.sorted()
         if self._leaks == "drop" and links.train is not None:

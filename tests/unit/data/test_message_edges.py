@@ -174,6 +174,7 @@ def test_a_store_of_training_pairs_alone_grows_by_others_that_are_named(tmp_path
 @pytest.mark.parametrize(
     ("options", "words"),
     [
+        ({"message_edges": "train", "train_edges": [[0], [2]]}, ("none of its 4 edges", "--message-edges train")),
         ({"message_edges": "train"}, ("--message-edges train", "all edges", "--train-edges")),
         ({"message_edges": "train", "edge_split": (0.8, 0.1, 0.1)}, ("--message-edges train", "all edges")),
         ({"supervision": 0.01}, ("--supervision 0.01", "--seed")),
