@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import threading
 import types
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from experiments.shared.peak import Peak
 from gsplit.engine.rows.shared import Shared
 from gsplit.engine.run import Run
 from gsplit.kernels import Edges
@@ -24,34 +23,7 @@ from gsplit.train.loop import train
 from gsplit.train.summary import finish
 from gsplit.train.trainer import Trainer
 
-PAUSE_S = 0.003
 PLAIN = (str, bytes, int, float, bool, type(None), torch.dtype, torch.device, torch.Size, type, Path)
-
-
-class Peak:
-    """The most private memory of this process, looked at again and again by a thread until the block ends."""
-
-    def __init__(self) -> None:
-        self.num_bytes = 0
-        self._done = threading.Event()
-        self._thread = threading.Thread(target=self._look, daemon=True)
-
-    def __enter__(self) -> Peak:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._done.set()
-        self._thread.join()
-        self.num_bytes = max(self.num_bytes, private_bytes())
-
-    def _look(self) -> None:
-        page = os.sysconf("SC_PAGE_SIZE")
-        with Path("/proc/self/statm").open() as file:
-            while not self._done.wait(PAUSE_S):
-                file.seek(0)
-                resident, shared = map(int, file.read().split()[1:3])
-                self.num_bytes = max(self.num_bytes, (resident - shared) * page)
 
 
 def mapped_bytes(folder: Path) -> int:

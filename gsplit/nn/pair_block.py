@@ -127,7 +127,7 @@ class PairBlock:
             negative.append(at_source.groups(destinations, own[:, k:]))
         if shared.shape[1]:
             of_chunks = [sources.new_empty(0, shared.shape[1])]
-            ends = (each.split(self.chunk_groups) for each in (sources, destinations))
+            ends = [each.split(self.chunk_groups) for each in (sources, destinations)]
             for u, v, candidates in zip(*ends, shared, strict=True):
                 scores = decoder.matrix(u, candidates[:c])
                 if self.shared_at_source:

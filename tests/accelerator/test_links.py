@@ -14,7 +14,12 @@ from gsplit.train.api import train
 pytestmark = pytest.mark.accelerator
 
 RECIPES = {
-    "mlp, softmax": {"score": "mlp", "loss": "softmax", "negatives": "uniform:2,joint:6,in-batch"},
+    "mlp, softmax": {
+        "score": "mlp",
+        "loss": "softmax",
+        "negatives": "uniform:2,joint:6/25,in-batch",
+        "corrupt": "both",
+    },
     "cosine, margin": {"score": "cosine", "loss": "margin", "negatives": "hard:2", "corrupt": "source"},
     "dot, bce, data": {"model": "torch_geometric.nn:GraphSAGE", "strategy": "data"},
 }

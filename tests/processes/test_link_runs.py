@@ -36,7 +36,7 @@ BASE = {
     "metrics": "mrr,hits@3,auroc,ap",
     "validate_every": 0,
 }
-BOTH = {"negatives": "uniform:2,joint:6,in-batch", "score": "mlp", "loss": "softmax"}
+BOTH = {"negatives": "uniform:2,joint:6/25,in-batch,near:2", "corrupt": "both", "score": "mlp", "loss": "softmax"}
 
 
 @pytest.fixture(scope="module")

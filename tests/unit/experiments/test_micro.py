@@ -117,8 +117,10 @@ def test_partial_sums_of_one_part(layouts):
         partial_sums.command([str(layouts(1).path)])
 
 
-def test_sampler_memory(layouts):
-    words = [str(layouts(2).path), "--samplers", "1", "--fan-out", "3,3", "--batch-size", "50"]
+@pytest.mark.parametrize("of_pairs", [[], ["--negatives", "joint:4/7+near:1"]])
+def test_sampler_memory(layouts, of_pairs):
+    words = [str(layouts(2).path), "--samplers", "1", "--fan-out", "3,3", "--batch-size", "50", *of_pairs]
     (row,) = sampler_memory.measure(sampler_memory.command.parse(words))["samplers"]
     assert row["samplers"] == 1
     assert min(row["private_bytes"], row["slot_bytes"]) > 0
+    assert row["peak_bytes"] > 2**20  # an interpreter at least
