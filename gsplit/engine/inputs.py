@@ -108,7 +108,7 @@ class SplitLoader:
             num_targets=segment.num_targets,
             comm=comm,
             blocks=self.blocks(segment, comm, data),
-            pairs=None if segment.pairs is None else pair_block_of(segment, data, comm),
+            pairs=None if segment.pairs is None else pair_block_of(segment, data, comm, self.pair_weights(segment)),
             x=x,
             labels=self.labels(segment),
             loaded=self.features.take_counters(),
@@ -157,6 +157,13 @@ class SplitLoader:
         """Load what each own target counts, [n_L] in the dtype of the model; None where the rule draws no targets."""
         scales = segment.target_scales()
         return None if scales is None else self.edges.tensor(scales.copy())
+
+    def pair_weights(self, segment: Segment) -> Tensor | None:
+        """Load what each pair that is scored here counts, [G] in the dtype of the model; None: 1."""
+        links = self.layout.graph.links
+        if links is None or links.train_weights is None:
+            return None
+        return self.edges.tensor(links.train_weights[segment.pair_rows])
 
     def labels(self, segment: Segment) -> Tensor:
         """Labels of the split's own targets: int64 [n_L], or [n_L, C] where each vertex may have several."""
@@ -241,7 +248,7 @@ def blocks_of(
     return blocks
 
 
-def pair_block_of(segment: Segment, data: Tensor, comm: BatchComm) -> PairBlock:
+def pair_block_of(segment: Segment, data: Tensor, comm: BatchComm, weights: Tensor | None) -> PairBlock:
     """The pairs that a split scores, of a segment that lies on the device as ``data``."""
     header, view = segment.pairs, _views(data)
     assert header is not None
@@ -276,6 +283,7 @@ def pair_block_of(segment: Segment, data: Tensor, comm: BatchComm) -> PairBlock:
         negatives_of_all=header.negatives_of_all,
         turned=header.turned,
         num_apart=header.num_apart,
+        weights=weights,
         route=route,
         comm=comm,
     )

@@ -44,6 +44,7 @@ from gsplit.engine.sampled.edge_weights import Weighed, check_weights_of_trainin
 from gsplit.engine.sampled.rules import check_model_of_rule
 from gsplit.engine.tasks.links import (
     check_links,
+    check_weighed,
     decoder_described,
     embedding_width,
     excludes_much,
@@ -113,6 +114,7 @@ def resolve(
     own: OwnLoss | OwnPairLoss | None
     if task == "links":
         own = own_pair_loss(config.loss, cast("PairFunction | None", loss), Precision.named(asked.precision).dtype)
+        check_weighed(config, own, layout)
     else:
         own = _loss_of_labels(asked, layout, loss)
     placed, width = Placed.of(asked, trainers, device, task), asked.train_features

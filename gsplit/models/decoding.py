@@ -95,7 +95,7 @@ def own_decoder(module: nn.Module, name: str, width: int) -> Decoder:
 
 
 def _try(decoder: Decoder, name: str, width: int) -> None:
-    """Compare scores of some pairs together with those of each alone, of none, again, and of all with all."""
+    """Compare scores of some pairs together with those of each alone, of none, again, and of other ways to score."""
     source, destination = torch.randn(2, FEW, width)
     together = _scores(decoder, name, source.requires_grad_(), destination)
     if not together.requires_grad:
@@ -113,11 +113,18 @@ def _try(decoder: Decoder, name: str, width: int) -> None:
                 f"the decoder {name} cannot be split: scores of {FEW} pairs together are not those of each alone; a "
                 "score must depend on its two rows alone"
             )
-        matrix = decoder.matrix(source, destination)
-        if matrix.shape != (FEW, FEW) or not _same(matrix, Decoder.matrix(decoder, source, destination), bound):
-            raise InputError(
-                f"matrix of the decoder {name} gives other scores than its forward; it must be [sources, candidates]"
-            )
+        of_each = torch.stack([destination, destination.flip(0)], dim=1)
+        for method, *ends in (
+            ("matrix", source, destination),
+            ("groups", source, of_each),
+            ("groups_of_sources", source, of_each),
+        ):
+            found, wanted = getattr(decoder, method)(*ends), getattr(Decoder, method)(decoder, *ends)
+            if found.shape != wanted.shape or not _same(found, wanted, bound):
+                raise InputError(
+                    f"{method} of the decoder {name} gives other scores than its forward; it must be "
+                    f"[{'destinations' if method == 'groups_of_sources' else 'sources'}, candidates]"
+                )
 
 
 def _same(one: Tensor, other: Tensor, bound: float) -> bool:

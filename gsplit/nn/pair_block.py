@@ -75,6 +75,8 @@ class PairBlock:
     """float32 [G, K] logarithms of how often each candidate is expected; None: nobody asked."""
     shared_log_q: Tensor | None = None
     """float32 [S, C] likewise."""
+    weights: Tensor | None = None
+    """[G] what each pair counts in the loss, with all its candidates; None: 1."""
     own_at_source: int = 0
     """How many of the K, or of those apart, the last ones, take the place of the source."""
     shared_at_source: int = 0
@@ -116,10 +118,10 @@ class PairBlock:
             decoder = _Turned(decoder)
         at_source = _Turned(decoder)
         if self.num_apart:
-            ends = [
+            cut = [
                 each.split([len(each) - self.own_at_source, self.own_at_source]) for each in (sources, destinations)
             ]
-            scores = torch.cat([score(*each) for score, *each in zip((decoder, at_source), *ends, strict=True)])
+            scores = torch.cat([score(*each) for score, *each in zip((decoder, at_source), *cut, strict=True)])
             return PairScores(scores[: -self.num_apart], scores[-self.num_apart :], None)
         k, c = own.shape[1] - self.own_at_source, shared.shape[1] - self.shared_at_source
         negative = [decoder.groups(sources, own[:, :k])]

@@ -94,6 +94,53 @@ def test_strategies_caches_and_recipes_go_with_links(here, layouts, tmp_path, ch
     assert summary["loss"] < records(tmp_path / "run")[0]["loss"]
 
 
+@pytest.fixture(scope="module")
+def weighed(tmp_path_factory):
+    drawn = {"equal": (3.0,), "unequal": (0.0, 0.5, 4.0)}
+    return {
+        name: linked_layouts(tmp_path_factory.mktemp(name), given=True, weights=values)
+        for name, values in drawn.items()
+    }
+
+
+@pytest.mark.parametrize("loss", ["bce", "margin"])
+def test_weights_of_pairs_count_in_the_mean(here, layouts, weighed, tmp_path, loss):
+    """Equal ones change nothing; with others any number of trainers learns the same, wherever pairs are scored."""
+    about = {"loss": loss, "negatives": "uniform:2", "accumulate": 2}
+    plain, wanted = trained(layouts(2), tmp_path / "plain", **about)
+    summary, found = trained(weighed["equal"](2), tmp_path / "equal", **about)
+    assert_near(found, wanted)
+    assert summary["loss"] == pytest.approx(plain["loss"], rel=1e-10)
+    alone, wanted = trained(weighed["unequal"](1), tmp_path / "alone", **about)
+    assert alone["loss"] != pytest.approx(plain["loss"], rel=1e-3)
+    summary, found = trained(
+        weighed["unequal"](3), tmp_path / "run", **about, score_at="destination" if loss == "bce" else "source"
+    )
+    assert_near(found, wanted)
+    assert summary["loss"] == pytest.approx(alone["loss"], rel=1e-10)
+    trained(weighed["unequal"](1), tmp_path / "edges", **about, pairs="edges")
+
+
+def weighed_loop(run):
+    for batch in run:
+        positive, negative, masked = batch.pairs.scores(run.model(batch.blocks, batch.x), run.decoder)
+        each = F.softplus(-positive) + F.softplus(negative).masked_fill(masked, 0).sum(dim=1)
+        run.backward((each * batch.pairs.weights).sum())
+        run.step()
+
+
+def a_sum(positive, negative, mask):
+    return F.softplus(-positive).sum() + F.softplus(negative).masked_fill(mask, 0).sum()
+
+
+def test_weights_of_pairs_are_told_to_loops_and_losses(here, weighed, tmp_path):
+    layout = weighed["unequal"](2)
+    config = TrainConfig(**BASE, layout=layout.path, out=tmp_path / "run", negatives="joint:9")
+    gsplit.train(config=config, loop=weighed_loop)
+    with pytest.raises(InputError, match=line_with("weights, a_sum, a value for each pair")):
+        gsplit.train(config=replace(config, out=tmp_path / "sum"), loss=a_sum)
+
+
 class Products(torch.nn.Module):
     """A decoder of a user's."""
 

@@ -33,8 +33,9 @@ ALONE = Member(rank=0, world=1, device=CPU)
 WIDTH = 6
 
 
-def linked_graph(n=120, mean_degree=8, *, seed=0, given=False, hard=0, **changes):
-    """A random graph with loops, and a few pairs to validate and test with; ``given``: training pairs of its own."""
+def linked_graph(n=120, mean_degree=8, *, seed=0, given=False, hard=0, weights=None, **changes):
+    """A random graph with loops, and a few pairs to validate and test with; ``given``: training pairs of its own,
+    with ``weights`` drawn of some."""
     graph = random_graph(n, mean_degree, seed=seed, **changes)
     random = np.random.default_rng(seed + 7)
     indices = np.array(graph.indices)
@@ -52,6 +53,7 @@ def linked_graph(n=120, mean_degree=8, *, seed=0, given=False, hard=0, **changes
         valid=pairs[np.sort(share[2 * n : 2 * n + n // 2])],
         test=pairs[np.sort(share[2 * n + n // 2 :])],
         hard_negatives=negatives,
+        train_weights=None if weights is None else random.choice(np.array(weights, np.float32), number),
     )
     return replace(graph, indices=indices, links=links)
 

@@ -16,7 +16,7 @@ from gsplit.config.fields import Range, checked
 from gsplit.data.importers.arrays import as_labels
 from gsplit.data.importers.checked import as_features, as_ids, as_vertex_set, as_weights
 from gsplit.data.importers.source import GraphSource, array_edges
-from gsplit.data.links.edge_sets import Links
+from gsplit.data.links.edge_sets import Links, weights_of
 from gsplit.errors import InputError
 
 UNKNOWN = np.iinfo(np.int64).max
@@ -94,12 +94,16 @@ def given_links(given: dict[str, Any], where: str) -> Links | None:
     Raises:
         InputError: for arrays of other types and shapes.
     """
-    found: dict[str, NDArray[np.int64]] = {}
+    found: dict[str, NDArray[Any]] = {}
     for key, value in given.items():
         if value is None:
             continue
         what = f"{where}: {key}"
-        if key.endswith(("_candidates", "hard_negatives")):
+        if key == "train_weights":
+            weights = given_array(value, what)
+            assert weights is not None
+            found[key] = weights_of(weights, what)
+        elif key.endswith(("_candidates", "hard_negatives")):
             rows = given_array(value, what)
             if rows is None or rows.ndim != 2 or rows.dtype.kind not in "iu":
                 raise InputError(f"{what} must be whole numbers of shape (pairs, candidates), one row a pair")

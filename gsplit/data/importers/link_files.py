@@ -23,11 +23,11 @@ from gsplit.data.importers.edge_list import EndColumns, ends_of
 from gsplit.data.importers.source import GraphSource
 from gsplit.data.importers.tables import Table, open_table, read_exactly
 from gsplit.data.importers.text_rules import TextRules
-from gsplit.data.links.edge_sets import EDGE_SETS, Links
+from gsplit.data.links.edge_sets import EDGE_SETS, Links, weights_of
 from gsplit.errors import InputError
 
 BESIDE = {
-    "train": ("hard_negatives",),
+    "train": ("hard_negatives", "train_weights"),
     "valid": ("valid_candidates", "valid_negatives"),
     "test": ("test_candidates", "test_negatives"),
 }
@@ -42,7 +42,8 @@ class LinkFiles(Checked):
     # The docstrings are the help of the command.
 
     train_edges: Path | None = None
-    """A file of the training pairs, a source and a destination a row; by default all edges of the graph are some."""
+    """A file of the training pairs, a source and a destination a row, and perhaps a weight; by default all edges of
+    the graph are some."""
     valid_edges: Path | None = None
     """A file of the validation pairs, which are no edges of the graph (--leaks)."""
     test_edges: Path | None = None
@@ -93,11 +94,12 @@ def with_links(source: GraphSource, files: LinkFiles, ends: EndColumns, ids: Ver
         if path.suffix == ".npy" and ids is not None:
             raise InputError(f"{path} has no ids to match its rows by, as --ids any does; give a table")
         of_rows = name.endswith("_candidates") or (name == "hard_negatives" and path.suffix == ".npy")
-        array, place = (reader.rows if of_rows else reader.pairs)(path)
+        array, place, weights = reader.rows(path) if of_rows else reader.pairs(path, weighed=name == "train_edges")
         if name == "hard_negatives" and not of_rows:
             hard_pairs = array
         else:
-            links = replace(links, **{name.removesuffix("_edges"): array})
+            new: dict[str, Any] = {name.removesuffix("_edges"): array}
+            links = replace(links, **new if weights is None else {**new, "train_weights": weights})
         if place is not None:
             places[name] = place
     called = {name: str(path) for name, path in files.given.items()}
@@ -134,31 +136,39 @@ class _Reader:
     def __init__(self, ends: EndColumns, ids: VertexIds | None) -> None:
         self._ends, self._ids = ends, ids
 
-    def pairs(self, path: Path) -> tuple[NDArray[np.int64], Place | None]:
-        """Pairs [m, 2], and what messages call a row of them where that is a line."""
+    def pairs(
+        self, path: Path, *, weighed: bool = False
+    ) -> tuple[NDArray[np.int64], Place | None, NDArray[np.float32] | None]:
+        """Pairs [m, 2], what messages call a row of them where that is a line, and weights, where asked for."""
         if path.suffix == ".npy":
             array = _integers(path)
             if 2 not in array.shape or array.shape == (2, 2):
                 hint = ", which may be read both ways; give a table" if array.shape == (2, 2) else ""
                 raise InputError(f"{path} must be pairs of shape (M, 2) or (2, M), not {array.shape}{hint}")
-            return (array.T if len(array) == 2 else array).astype(np.int64), None
+            return (array.T if len(array) == 2 else array).astype(np.int64), None, None
         table = self._table(path)
-        ends = EndColumns(*self._ends[:2]) if self._has_ends(table) else EndColumns()
+        ends = EndColumns(*self._ends[:2]) if self._has(table, *self._ends[:2]) else EndColumns()
+        if weighed and self._ends.weight is not None and self._has(table, self._ends.weight):
+            ends = ends._replace(weight=self._ends.weight)
         columns = ends_of(table, ends, named=self._ids is not None)
-        return self._vertices(table, (columns.sources, columns.destinations)), table.place
+        pairs, weights = self._vertices(table, (columns.sources, columns.destinations)), None
+        if weighed and columns.weight is not None:
+            read = [values for (values,) in read_exactly(table, [columns.weight], [np.float64])]
+            weights = weights_of(np.concatenate([np.empty(0), *read]), str(path), table.place)
+        return pairs, table.place, weights
 
-    def rows(self, path: Path) -> tuple[NDArray[np.int64], Place | None]:
+    def rows(self, path: Path) -> tuple[NDArray[np.int64], Place | None, None]:
         """Vertices [m, K], a row a pair, and what messages call a row."""
         if path.suffix == ".npy":
-            return _integers(path).astype(np.int64), None
+            return _integers(path).astype(np.int64), None, None
         table = self._table(path)
-        return self._vertices(table, [[column] for column in range(table.num_columns)]), table.place
+        return self._vertices(table, [[column] for column in range(table.num_columns)]), table.place, None
 
     def _table(self, path: Path) -> Table:
         return open_table(path, header=None if self._ids is None else TextRules.current().header)
 
-    def _has_ends(self, table: Table) -> bool:
-        names = [name.strip().lower() for end in self._ends[:2] for name in (end or "").split(",")]
+    def _has(self, table: Table, *columns: str | None) -> bool:
+        names = [name.strip().lower() for column in columns for name in (column or "").split(",")]
         return all(name in table.names or name.isdecimal() for name in names)
 
     def _vertices(self, table: Table, ends: Sequence[Sequence[int]]) -> NDArray[np.int64]:

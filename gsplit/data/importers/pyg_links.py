@@ -40,7 +40,8 @@ def links_of_data(parts: Sequence[dict[str, Any]], where: str) -> Links | None:
         label = np.ones(len(pairs)) if part.get("edge_label") is None else dense_array(part["edge_label"], what)
         if label.shape != (len(pairs),):
             raise InputError(f"{what}: edge_label must have the shape ({len(pairs)},), not {label.shape}")
-        links = replace(links or Links.empty(), **{name: pairs[label > 0]})
+        found: dict[str, Any] = {name: pairs[label > 0]}
         if name != "train" and (label <= 0).any():
-            links = replace(links, **{f"{name}_negatives": pairs[label <= 0]})
+            found[f"{name}_negatives"] = pairs[label <= 0]
+        links = replace(links or Links.empty(), **found)
     return links

@@ -58,6 +58,8 @@ class Links:
     """[K, 2] likewise for the test pairs."""
     hard_negatives: NDArray[np.int64] | None = None
     """[M, H] destinations that do not belong to the source of each training pair; -1 where there are fewer."""
+    train_weights: NDArray[np.float32] | None = None
+    """[M] what each of the pairs of ``train`` counts in the loss; None: 1."""
 
     @staticmethod
     def empty() -> Links:
@@ -73,6 +75,9 @@ class Links:
         pairs, rows = self.edge_set(name), getattr(self, ROWS[name])
         assert pairs is not None
         beside = {ROWS[name]: rows[places]} if rows is not None and len(rows) == len(pairs) else {}
+        weights = self.train_weights if name == "train" else None
+        if weights is not None and len(weights) == len(pairs):
+            beside["train_weights"] = weights[places]
         return replace(self, **{name: pairs[places], **beside})
 
     def sorted(self) -> Links:
@@ -112,12 +117,31 @@ def links_of_files(arrays: Mapping[str, Any], where: str) -> Links | None:
         if name not in arrays:
             continue
         array = np.asarray(arrays[name])
+        if name == "train_weights":
+            found[name] = weights_of(array, f"{where}: {name}")
+            continue
         width = None if name.endswith("_candidates") or name == "hard_negatives" else 2
         if array.ndim != 2 or array.dtype.kind not in "iu" or width not in (None, array.shape[1]):
             shape = "(M, 2)" if width else "(M, K)"
             raise InputError(f"{where}: {name} must be integers of shape {shape}, not {array.dtype} {array.shape}")
         found[field.name] = array.astype(np.int64)
     return replace(Links.empty(), **found) if found else None
+
+
+def weights_of(array: NDArray[Any], name: str, place: Callable[[int], str] | None = None) -> NDArray[np.float32]:
+    """Weights [M] of pairs as stores have them; ``place`` is what messages call the i-th, else ``name[i]``.
+
+    Raises:
+        InputError: for another shape or type, and for one that is below 0 or not finite.
+    """
+    if array.ndim != 1 or array.dtype.kind not in "fiu":
+        raise InputError(f"{name} must be numbers of shape (M,), not {array.dtype} {array.shape}")
+    with np.errstate(over="ignore"):
+        weights = array.astype(np.float32)
+    if len(wrong := np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))):
+        at = f"{name}[{wrong[0]}]" if place is None else f"{name}, {place(int(wrong[0]))}"
+        raise InputError(f"{at}: the weight of a pair is {array[wrong[0]]}; it must be 0 or more, and finite")
+    return weights
 
 
 def pair_order(pairs: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -145,10 +169,12 @@ def open_links(folder: Path, description: dict[str, Any]) -> Links | None:
     shapes: dict[str, tuple[int | None, ...]] = {f"{name}_edges": (counts[name], 2) for name in EDGE_SETS}
     shapes |= {f"{name}_candidates": (counts[name], None) for name in EDGE_SETS[1:]}
     shapes |= {f"{name}_negatives": (None, 2) for name in EDGE_SETS[1:]}
-    shapes["hard_negatives"] = (counts["train"], None)
+    shapes["hard_negatives"], shapes["train_weights"] = (counts["train"], None), (counts["train"],)
     return Links(
         **{
-            field.name: open_array(folder, file, description, ("int64",), shapes[file])
+            field.name: open_array(
+                folder, file, description, ("float32" if file == "train_weights" else "int64",), shapes[file]
+            )
             for field in fields(Links)
             if (file := file_of(field.name)) in description["arrays"] or field.name in ("valid", "test")
         }
@@ -174,6 +200,15 @@ def check_links(links: Links, num_vertices: int, num_edges: int, where: str) -> 
     for pairs, name in ROWS.items():
         if (rows := getattr(links, name)) is not None:
             check_rows(rows, counts[pairs], f"{where}: {name}", f"{pairs} pairs")
+    if (weights := links.train_weights) is not None:
+        if links.train is None:
+            raise InputError(f"{where}: train_weights are for train_edges, and all edges are trained on; give these")
+        if len(weights) != len(links.train):
+            raise InputError(
+                f"{where}: train_weights has {len(weights):,} numbers, and there are {len(links.train):,} train "
+                "pairs; give one for each"
+            )
+        weights_of(weights, f"{where}: train_weights")
     for name in EDGE_SETS:
         pairs_of_set = links.edge_set(name)
         if pairs_of_set is not None:
@@ -205,6 +240,8 @@ def check_ends(links: Links, num_vertices: int, at: Callable[[str, int], str]) -
         InputError: naming the first vertex that there is not.
     """
     for name, ids in links.arrays():
+        if name == "train_weights":
+            continue
         check_pairs(ids, num_vertices, partial(at, name), least=-1 if name == "hard_negatives" else 0)
 
 

@@ -63,6 +63,7 @@ def from_arrays(
     valid_negatives: Any = None,
     test_negatives: Any = None,
     hard_negatives: Any = None,
+    train_weights: Any = None,
     num_vertices: int | None = None,
     num_classes: int | None = None,
     name: str = "graph",
@@ -93,6 +94,7 @@ def from_arrays(
         valid_candidates, test_candidates: destinations [M, K] that each pair is compared with, beside its own.
         valid_negatives, test_negatives: pairs [2, K] that all pairs are compared with.
         hard_negatives: destinations [M, H] that do not belong to the source of each training pair, -1 for none.
+        train_weights: [M] what each of ``train_edges`` counts in the loss, 0 or more; of a table its ``weight``.
         num_vertices: N; by default what ``x``, ``y`` or masks tell, or the largest id.
         num_classes: C; by default one more than the largest label.
         name: of the graph.
@@ -136,6 +138,7 @@ def from_arrays(
         "valid_negatives": valid_negatives,
         "test_negatives": test_negatives,
         "hard_negatives": hard_negatives,
+        "train_weights": train_weights,
     }
     if any(map(is_frame, (edge_index, *tables.values(), *links.values()))):
         return _of_tables(
@@ -281,6 +284,9 @@ def _of_tables(
     _check_name(name, where)
     build = options_of(BuildOptions, {**asked, "num_vertices": num_vertices})
     ids, texts = options_of(IdOptions, asked), options_of(TextRules, asked)
+
+    if links.pop("train_weights") is not None:
+        raise InputError(f"{where}: train_weights are for arrays alone; give the table train_edges a column weight")
 
     def fill(writer: FolderWriter) -> None:
         folder = writer.path.parent

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from gsplit.config.links import LINK_LOSSES, LINK_METRIC, TaskName
 from gsplit.config.resolved import Placed, Resolved
@@ -18,11 +18,12 @@ from gsplit.device.precision import Precision
 from gsplit.engine.evaluation.candidates import ranking_candidates
 from gsplit.engine.minibatch import MiniBatch
 from gsplit.engine.objective import check_logits
-from gsplit.engine.objectives.pairs import OwnPairLoss, PairLoss, pair_loss
+from gsplit.engine.objectives.pairs import OwnPairLoss, PairLoss, counts_of, pair_loss
 from gsplit.engine.tasks.task import Forward
 from gsplit.errors import InputError
 from gsplit.models.custom import parse_arguments
 from gsplit.models.registry import decoder_in
+from gsplit.nn.pair_block import PairScores
 from gsplit.sampling.links import TrainingPairs
 from gsplit.sampling.links.training_pairs import AT_ONCE
 
@@ -53,8 +54,15 @@ class LinkTask:
         decoder = decoder_in(model)
         assert decoder is not None
         scores = pairs.scores(vectors, decoder)
-        loss = self.loss.loss(*scores, pairs.log_q()) / max(1, counted)
-        return Forward(vectors, mini_batch.comm.tie(loss), None, counted)
+        loss = self.loss.loss(*scores, pairs.log_q(), pairs.weights) / max(1, counted)
+        return Forward(vectors, mini_batch.comm.tie(loss), self._weight(scores, pairs.weights), counted)
+
+    def _weight(self, scores: PairScores, weights: Tensor | None) -> Tensor | None:
+        """[] what the own pairs weigh together, in what the loss divides by; None: 1 each."""
+        if weights is None or scores.negative.ndim == 1:
+            return None if weights is None else weights.sum()
+        masked = torch.zeros_like(scores.negative, dtype=torch.bool) if scores.masked is None else scores.masked
+        return (weights * counts_of(self.loss.divisor, masked)).sum()
 
 
 def task_named(asked: TrainConfig, layout: Layout) -> TaskName:
@@ -88,7 +96,13 @@ def for_links(layout: Layout, width: int) -> Layout:
 def open_for(config: Resolved) -> Layout:
     """The layout of a run as its task sees it, whose checks were made before."""
     layout = open_layout(config.layout, trusted=True)
-    return for_links(layout, embedding_width(config)) if config.task == "links" else layout
+    if config.task != "links":
+        return layout
+    view = for_links(layout, embedding_width(config))
+    if config.pairs == "train" or view.graph.links is None:
+        return view
+    links = replace(view.graph.links, train_weights=None)  # those trained on are others
+    return replace(view, graph=replace(view.graph, links=links))
 
 
 def link_task(config: Resolved, own: OwnPairLoss | None, device: torch.device) -> LinkTask:
@@ -217,6 +231,17 @@ def _check_score_at(config: TrainConfig) -> None:
         raise InputError(
             f"--score-at destination would send each source to all GPUs for the candidates that pairs share, of "
             f"--negatives {config.negatives}; use --score-at source"
+        )
+
+
+def check_weighed(config: TrainConfig, own: OwnPairLoss | None, layout: Layout) -> None:
+    """Refuse a loss of the user's that is a sum already, where pairs have weights."""
+    links = layout.graph.links
+    has_weights = links is not None and links.train_weights is not None and config.pairs == "train"
+    if has_weights and own is not None and own.returns == "a sum":
+        raise InputError(
+            f"the training pairs of {layout.path} have weights, and the loss {own.name} gives a sum; let it return a "
+            "value for each pair"
         )
 
 

@@ -132,7 +132,7 @@ def test_files_of_pairs_and_candidates_in_any_ids(tmp_path, form):
         file("edges", NAMES),
         tmp_path / "store",
         ids="any",
-        train_edges=file("train", table([("bob", "cap"), ("ann", "bag"), ("bob", "bag")])),
+        train_edges=file("train", table([("bob", "cap"), ("ann", "bag"), ("bob", "bag")]).assign(weight=[2, 0.5, 3])),
         valid_edges=file("valid", table(VALID)),
         test_edges=file("test", table(TEST)),
         valid_candidates=file("candidates", table([("bag", "dog"), ("cap", "ann")], ("a", "b"))),
@@ -141,6 +141,7 @@ def test_files_of_pairs_and_candidates_in_any_ids(tmp_path, form):
     )
     names, links = np.array(store.ids().of(np.arange(6))[0]), store.graph.links
     assert names[links.train].tolist() == [["ann", "bag"], ["bob", "bag"], ["bob", "cap"]]
+    assert links.train_weights.tolist() == [0.5, 3, 2]
     assert sorted(map(tuple, names[links.valid].tolist())) == sorted(VALID)
     rows = zip(links.valid, links.valid_candidates, strict=True)
     of_pair = {tuple(names[pair]): names[row].tolist() for pair, row in rows}
@@ -193,6 +194,7 @@ def test_arrays_of_pairs(tmp_path, shape):
         ("valid_edges", "src,dst\n0,x\n", ("valid_edges.csv", "line 2")),
         ("valid_edges", "0\n1\n", ("valid_edges.csv", "one column")),
         ("test_edges", "0,2\n0,1\n1,0\n", ("2", "message edges", "--leaks")),
+        ("train_edges", "src,dst,w\n0,1,1\n1,2,-3.5\n", ("train_edges.csv", "line 3", "weight", "-3.5")),
         ("hard_negatives", "0,2\n0,9\n", ("hard_negatives.csv", "line 2", "9")),
         ("valid_candidates", "1,2\n", ("valid_candidates", "1 rows", "0 valid")),
     ],

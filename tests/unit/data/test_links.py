@@ -35,11 +35,13 @@ def test_pairs_come_back_in_order_with_their_rows():
         valid_candidates=[[1, 3], [4, 4]],
         test_negatives=[[0, 1, 2], [4, 3, 4]],
         hard_negatives=[[0, -1], [3, 4], [4, -1]],
+        train_weights=[3, 0.5, 0],
         leaks="keep",
     )
     links = store.graph.links
     assert links.train.tolist() == [[0, 1], [3, 1], [0, 2]]
     assert links.hard_negatives.tolist() == [[4, -1], [0, -1], [3, 4]]
+    assert (links.train_weights.tolist(), links.train_weights.dtype) == ([0, 3, 0.5], np.float32)
     assert links.valid.tolist() == [[1, 0], [4, 2]]
     assert links.valid_candidates.tolist() == [[4, 4], [1, 3]]
     assert links.test.tolist() == [[2, 0]]
@@ -69,6 +71,11 @@ def test_without_training_pairs_all_edges_are_some():
         ({"test_edges": [[0], [2]], "test_candidates": [[1, 9]]}, ("test_candidates[0]", "9")),
         ({"test_edges": [[0], [2]], "hard_negatives": [[1], [-1]]}, ("hard_negatives", "2 rows", "4 edges")),
         ({"test_edges": [[0], [2]], "hard_negatives": [[1], [-2], [0], [0]]}, ("hard_negatives[1]", "-2")),
+        ({"train_edges": [[1, 4], [3, 2]], "train_weights": [1, -2]}, ("train_weights[1]", "-2")),
+        ({"train_edges": [[1, 4], [3, 2]], "train_weights": [float("nan"), 1]}, ("train_weights[0]", "nan")),
+        ({"train_edges": [[1, 4], [3, 2]], "train_weights": [1, 2, 3]}, ("train_weights", "3 numbers", "2 train")),
+        ({"train_edges": [[1, 4], [3, 2]], "train_weights": [[1, 2]]}, ("train_weights", "(M,)", "(1, 2)")),
+        ({"train_weights": [1, 2, 3, 4]}, ("train_weights", "train_edges")),
         ({"test_edges": [[0, 1, 2], [1, 2, 3], [3, 3, 3]]}, ("test_edges", "(2, E)")),
         ({"test_edges": [[0], [2]], "test_candidates": [1, 2]}, ("test_candidates", "whole numbers")),
     ],

@@ -97,6 +97,27 @@ class Turned(Form):
         return (source @ candidates.T).T
 
 
+class Summed(Decoder):
+    """A decoder with its own way for candidates of each source, that looks at all of them."""
+
+    def __init__(self, width):
+        super().__init__()
+
+    def forward(self, source, destination):
+        return (source * destination).sum(dim=1)
+
+    def groups(self, source, candidates):
+        return super().groups(source, candidates).softmax(dim=1)
+
+
+class Flipped(Summed):
+    def groups(self, source, candidates):
+        return super(Summed, self).groups(source, candidates)
+
+    def groups_of_sources(self, destination, candidates):
+        return self.groups(destination, candidates).flip(1)
+
+
 class Unfit(Form):
     def __init__(self, width, relations):
         super().__init__(width)
@@ -147,6 +168,8 @@ def test_a_decoder_of_the_users_that_can_be_split_is_taken_as_it_is(name):
         ("Infinite", "Infinite, not finite"),
         ("Failing", "Failing, [6, 5], KeyError, 'no such\\nkey'"),
         ("Turned", "Turned, matrix, forward"),
+        ("Summed", "groups, Summed, forward, [sources, candidates]"),
+        ("Flipped", "groups_of_sources, Flipped, forward, [destinations, candidates]"),
         ("Unfit", "Unfit, 'relations', --score-args relations=VALUE"),
         ("Missing", "--score, Missing, torch.nn.Module"),
         ("parse_arguments", "--score, parse_arguments, torch.nn.Module"),

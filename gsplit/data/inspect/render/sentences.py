@@ -45,6 +45,8 @@ def links(seen: Overview) -> str:
         f"{of.pairs['train']:,} training pairs{trained}, {of.pairs['valid']:,} validation, {of.pairs['test']:,} test"
     ]
     parts += [f"{count:,} candidates for {name}" for name, count in of.candidates.items() if count]
+    if there.train_weights is not None:
+        parts.append("weights of training pairs")
     if there.hard_negatives is not None:
         parts.append(f"up to {there.hard_negatives.shape[1]:,} hard negatives a training pair")
     if isinstance(split, dict) and split.get("by") == "random":
