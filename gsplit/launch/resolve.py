@@ -91,7 +91,7 @@ def resolve(
     if config.dry_run and config.check_model:
         raise InputError("--dry-run and --check-model each show something else and train nothing; drop one")
     layout = open_layout(real_path(config.layout))
-    _check_features(layout, config.train_features)
+    _check_features(layout, config)
     if (task := task_named(config, layout)) == "links":
         check_links(config, layout)
         if (line := excludes_much(config, layout)) is not None:
@@ -287,12 +287,13 @@ def _check_scores_are_known(config: TrainConfig, task: TaskName, layout: Layout)
     )
 
 
-def _check_features(layout: Layout, trained_features: int | None) -> None:
-    if layout.graph.num_features == 0 and trained_features is None:
-        raise InputError(
-            f"{layout.path} has no features, so there is nothing to train on; learn some with --strategy full "
-            "--train-features 64"
-        )
+def _check_features(layout: Layout, config: TrainConfig) -> None:
+    if layout.graph.num_features or (config.train_features is not None and config.strategy == "full"):
+        return
+    what = "import the graph with --features"
+    if task_named(config, layout) == "vertices":
+        what += ", or learn some with --strategy full --train-features 64"
+    raise InputError(f"{layout.path} has no features, so there is nothing to train on; {what}")
 
 
 def _check_trainable(layout: Layout) -> None:

@@ -283,6 +283,7 @@ REFUSED = [
     ({"check_model": True}, "links", "--check-model"),
     ({"cache": "replicated", "cache_size": "10%", "strategy": "data"}, "links", "--cache replicated"),
     ({"loss": "bce", "label_smoothing": 0.1}, "links", "--label-smoothing 0.1"),
+    ({"train_features": 8}, "bare", "no features, --features"),
 ]
 
 
@@ -292,7 +293,8 @@ def refusing(tmp_path_factory):
     linked = {name: linked_graph(60, 5, given=True, hard=hard) for name, hard in {"links": 0, "hard": 3}.items()}
     indptr = np.concatenate([np.zeros(30, np.int64), np.arange(31)])  # into 30 .. 59 from others alone
     one_way = replace(linked["links"], indptr=indptr, indices=np.arange(30, dtype=np.int32))
-    graphs = {**linked, "plain": random_graph(60, 5), "one way": one_way}
+    bare = replace(linked["links"], features=None)
+    graphs = {**linked, "plain": random_graph(60, 5), "one way": one_way, "bare": bare}
     return {name: lay_out(graph, folder / name, parts=2) for name, graph in graphs.items()}
 
 

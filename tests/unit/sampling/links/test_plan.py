@@ -110,6 +110,16 @@ def test_pairs_and_candidates_are_the_same_for_any_number_of_splits(layouts, kin
 
 @pytest.mark.parametrize("kind", ["uniform", "hard", "by degree"])
 def test_pairs_and_candidates_are_scored_at_their_destinations(layouts, kind):
+    check_destinations(layouts, kind)
+
+
+def test_known_candidates_are_scored_nowhere(tmp_path):
+    """In a graph where most vertices are known to each other, some candidates stay known."""
+    assert check_destinations(linked_layouts(tmp_path, n=60, mean_degree=90), "uniform") > 0
+
+
+def check_destinations(layouts, kind):
+    """Returns how many candidates are left out."""
     groups = pairs_of(layouts(1), rule_of(negatives=KINDS[kind]), 1)
     wanted = [(row, source, end, False) for row, (source, end, *_) in groups.items()]
     wanted += [(row, source, end, True) for row, (source, _, *ends) in groups.items() for end in counting(*ends)]
@@ -129,6 +139,7 @@ def test_pairs_and_candidates_are_scored_at_their_destinations(layouts, kind):
         assert left_out == sum(sum(masked) for *_, masked in groups.values())
         assert all(segment.pairs.groups_of_all == len(groups) for segment in segments)
         assert all(segment.pairs.negatives_of_all == len(wanted) - len(groups) for segment in segments)
+    return left_out
 
 
 def test_an_epoch_has_every_pair_once_and_no_loop(layouts):
