@@ -113,7 +113,7 @@ def sample_planned(sampler: MicroBatchSampler, plan: Plan, epoch: int, batch: in
     """
     if isinstance(plan, LinkPlan):
         assert isinstance(sampler, MiniBatchSampler)
-        return _sample_pairs(sampler, plan.pairs(epoch, batch), epoch, batch, micro)
+        return sample_pairs(sampler, plan.pairs(epoch, batch), epoch, batch, micro)
     targets, others = plan.micro_batches(epoch, batch), plan.others(epoch, batch)
     sampler.sample(
         targets[micro],
@@ -125,8 +125,14 @@ def sample_planned(sampler: MicroBatchSampler, plan: Plan, epoch: int, batch: in
     )
 
 
-def _sample_pairs(sampler: MiniBatchSampler, pairs: list[Pairs], epoch: int, batch: int, micro: int) -> None:
-    """Sample what one micro-batch of pairs is scored from, without the edges that it asks for."""
+def sample_pairs(sampler: MiniBatchSampler, pairs: list[Pairs], epoch: int, batch: int, micro: int) -> None:
+    """Sample what one micro-batch of pairs is scored from, without the edges that it asks for.
+
+    Args:
+        sampler: of neighbours; the micro-batch stays in it until it samples the next one.
+        pairs: of the mini-batch, by micro-batch.
+        epoch, batch, micro: which micro-batch.
+    """
     own = pairs[micro]
     sampler.exclude(own.excluded.destinations, own.excluded.sources)
     number = sum(len(each.targets) for each in pairs)

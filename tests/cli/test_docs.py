@@ -141,6 +141,8 @@ def test_links(read, tmp_path):
     assert ranked["run"]["test_hits@10"] > 0
     neighbours = (tmp_path / "neighbours.csv").read_text().splitlines()
     assert (neighbours[0], len(neighbours)) == ("source,destination,rank,score", 1 + 10 * 1000)
+    checked = next(text for command, text in printed.items() if command.endswith("--check-model"))
+    assert "my_links:Distance scores each pair by itself; the loss my_links:hinge is a sum over groups" in checked
     found = float(re.search(r"test MRR (0\.\d+)", printed["python link_loop.py"])[1])
     assert found == pytest.approx(ranked["run-loop"]["test_mrr"], abs=1e-4)
 

@@ -280,7 +280,6 @@ REFUSED = [
     ({"evaluate_negatives": "given"}, "links", "given"),
     ({"class_weights": "1,2,3"}, "links", "--class-weights 1,2,3"),
     ({"save_predictions": "classes"}, "links", "--save-predictions"),
-    ({"check_model": True}, "links", "--check-model"),
     ({"cache": "replicated", "cache_size": "10%", "strategy": "data"}, "links", "--cache replicated"),
     ({"loss": "bce", "label_smoothing": 0.1}, "links", "--label-smoothing 0.1"),
     ({"train_features": 8}, "bare", "no features, --features"),

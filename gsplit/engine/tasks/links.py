@@ -143,8 +143,6 @@ def check_links(config: TrainConfig, layout: Layout) -> None:
     for name in config.metric_names:
         if not LINK_METRIC.fullmatch(name):
             raise InputError(f"--metrics {name} is for labels; --task links takes mrr, hits@10, auroc, ap")
-    if config.check_model:
-        raise InputError("--check-model compares losses of vertices; drop it, or --task links")
     if config.save_predictions != "no":
         raise InputError("--save-predictions writes labels, and --task links learns none; drop it")
     if config.cache == "replicated":

@@ -11,33 +11,36 @@ from __future__ import annotations
 import itertools
 import math
 import pickle
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
+from gsplit.config.resolved import Resolved
 from gsplit.config.train import TrainConfig
 from gsplit.data import open_layout
 from gsplit.device.precision import Precision
 from gsplit.engine.evaluation.dropout_off import DropoutOff
 from gsplit.engine.inputs import SplitLoader
-from gsplit.engine.objective import Objective, objective_of
-from gsplit.engine.objectives.own_loss import ADVICE, OwnLoss, WithOwnLoss
+from gsplit.engine.objectives.own_loss import OwnLoss
 from gsplit.engine.objectives.pairs import OwnPairLoss
 from gsplit.engine.run import Run
-from gsplit.engine.tasks import VertexTask
+from gsplit.engine.sampled.rules import rule_of_run
+from gsplit.engine.tasks.links import open_for
 from gsplit.errors import InputError
 from gsplit.host import SharedBuffer
 from gsplit.models import prepared, registry
 from gsplit.nn import BatchComm, ExchangeCounters
+from gsplit.nn.decoders import Dot
 from gsplit.parallel import Member, reduce_gradients, rendezvous, sum_over_trainers, trainer_grid, with_checker
 from gsplit.parallel.join import joined
 from gsplit.processes import start
+from gsplit.sampling.links import Links
 from gsplit.supply.ring import Handle
 from gsplit.supply.tickets import Ticket
 from gsplit.train.check.cases import Case, Draws, chosen_cases
+from gsplit.train.check.trials import Trial, trials_of
 
 TRAINERS = 2
 DOUBLE = Precision.named("64")
@@ -64,23 +67,26 @@ class CheckSpec:
     port: int
     pickled_model: bytes
     name: str
-    own_loss: OwnLoss | None = None
+    own_loss: OwnLoss | OwnPairLoss | None = None
+    links: Resolved | None = None
+    """The configuration of a run on links, whose model has a decoder."""
     checker: SharedBuffer
 
 
 def check_model(run: Run) -> str:
-    """Compare two trainers with one, on the CPU; with a loss of the user's once more, with that.
+    """Compare two trainers with one, on the CPU; with a decoder or a loss of the user's once more, with that.
 
     Returns:
         A line that says how well they agree.
 
     Raises:
-        InputError: where they do not, or do different things: the model, or the loss, cannot be split. Also where no
-            row can cross from one trainer to the other, so that nothing would be shown.
+        InputError: where they do not, or do different things: the model, the decoder or the loss cannot be split.
+            Also where no row can cross from one trainer to the other, so that nothing would be shown.
     """
     model = registry.build(run.signature) if run.pickled_model is None else pickle.loads(run.pickled_model)
+    name = type(model).__name__
+    model = registry.with_decoder(model, run.signature)
     checker = SharedBuffer("gsplit-checker")
-    assert not isinstance(run.own_loss, OwnPairLoss)
     try:
         with rendezvous(TRAINERS) as port:
             spec = CheckSpec(
@@ -92,8 +98,9 @@ def check_model(run: Run) -> str:
                 normalize_features=run.config.normalize_features,
                 port=port,
                 pickled_model=prepared.pickled(model),
-                name=type(model).__name__,
+                name=name,
                 own_loss=run.own_loss,
+                links=run.config if run.config.task == "links" else None,
                 checker=checker,
             )
             line: str = start(_run, TRAINERS, spec).join()[0]
@@ -123,30 +130,28 @@ def compare(member: Member, spec: CheckSpec) -> str | None:
     Returns:
         On trainer 0 a line that says how well they agree.
     """
-    layout = open_layout(spec.layout, trusted=True)
+    layout = open_layout(spec.layout, trusted=True) if spec.links is None else open_for(spec.links)
+    rule = None if spec.links is None else rule_of_run(spec.links)
     draws = Draws(
         layout=layout,
         fan_out=spec.fan_out,
         batch_size=spec.batch_size,
         seed=spec.seed,
         partial_sums=spec.partial_sums,
+        links=rule if isinstance(rule, Links) else None,
     )
     member = with_checker(member.on(trainer_grid(TRAINERS)), spec.checker)
     alone = Member(rank=0, world=1, device=member.device)
     cases = chosen_cases(draws, spec.name)
     worst, exchanged_bytes = 0.0, 0.0
-    plain = objective_of(layout.graph.task, layout.graph.num_classes)
-    objectives = [(plain, _model_is_wrong)]
-    if spec.own_loss is not None:
-        own = WithOwnLoss(plain, spec.own_loss, layout.graph, member.device, torch.float64)
-        objectives.append((own, _loss_is_wrong))
+    trials = trials_of(spec.name, spec.own_loss, spec.links, layout, member.device)
     with DropoutOff():
-        for (objective, accuse), case in itertools.product(objectives, cases):
-            together, counters = _gradients(spec, draws, case, member, objective)
-            exchanged_bytes += sum_over_trainers([counters.forward_bytes], member)[0]
+        for trial, case in itertools.product(trials, cases):
+            together, sent_bytes = _gradients(spec, draws, case, member, trial)
+            exchanged_bytes += sum_over_trainers([sent_bytes], member)[0]
             if member.rank == 0:
-                whole = _gradients(spec, draws, case, alone, objective)[0]
-                worst = max(worst, _difference(spec, case, together, whole, accuse))
+                whole = _gradients(spec, draws, case, alone, trial)[0]
+                worst = max(worst, _difference(spec, case, together, whole, trial))
     if member.rank != 0:
         return None
     rows = sum(case.rows for case in cases)
@@ -154,38 +159,17 @@ def compare(member: Member, spec: CheckSpec) -> str | None:
     return (
         f"{spec.name} can be split: the gradients of two trainers and of one differ by {worst:.0e} at most, on "
         f"{len(cases)} mini-batches with {crossed}, in float64 and without dropout"
-        + ("" if spec.own_loss is None else f"; the loss {spec.own_loss.name} is a sum over targets")
-    )
-
-
-def _model_is_wrong(spec: CheckSpec, difference: str, case: Case) -> str:
-    """Return what is wrong where gradients differ with a loss that is known to be a sum."""
-    return (
-        f"the model {spec.name} cannot be split: {difference}, on {case.name}; an output must depend on its "
-        "in-edges, its sources and its own row alone, and not on chance but for dropout"
-    )
-
-
-def _loss_is_wrong(spec: CheckSpec, difference: str, case: Case) -> str:
-    """Return what is wrong where gradients differ with the user's loss alone."""
-    assert spec.own_loss is not None
-    return (
-        f"the loss {spec.own_loss.name} is no sum over targets: with it {difference}, on {case.name}, and without it "
-        f"they agree; {ADVICE}"
+        + "".join(trial.passed for trial in trials)
     )
 
 
 def _difference(
-    spec: CheckSpec,
-    case: Case,
-    together: dict[str, Tensor],
-    alone: dict[str, Tensor],
-    accuse: Callable[[CheckSpec, str, Case], str],
+    spec: CheckSpec, case: Case, together: dict[str, Tensor], alone: dict[str, Tensor], trial: Trial
 ) -> float:
     """The largest of all parameters, relative to their gradients.
 
     Raises:
-        InputError: where it is more than rounding, in the words of ``accuse``.
+        InputError: where it is more than rounding, in the words of the trial.
     """
     largest = max(_size(gradient) for gradient in alone.values())
     if largest == 0 and case.ordinary:
@@ -199,7 +183,7 @@ def _difference(
     worst, error = max(errors.items(), key=lambda pair: pair[1])
     if not error <= TOLERANCE:
         line = f"the gradient of {worst} differs by {100 * error:.2g} % between two trainers and one"
-        raise InputError(accuse(spec, line, case))
+        raise InputError(trial.complaint(line, case.name))
     return error
 
 
@@ -210,11 +194,13 @@ def _size(gradient: Tensor) -> float:
 
 
 def _gradients(
-    spec: CheckSpec, draws: Draws, case: Case, member: Member, objective: Objective
-) -> tuple[dict[str, Tensor], ExchangeCounters]:
-    """Gradient of every parameter on one mini-batch, and what was exchanged for it."""
-    layout, graph = draws.layout, draws.layout.graph
+    spec: CheckSpec, draws: Draws, case: Case, member: Member, trial: Trial
+) -> tuple[dict[str, Tensor], int]:
+    """Gradient of every parameter on one mini-batch, and the bytes that layers sent for it."""
+    layout = draws.layout
     user_model: nn.Module = pickle.loads(spec.pickled_model)
+    if trial.by_dot:
+        setattr(user_model, registry.DECODER, Dot())
     model, needs = prepared.prepare(user_model.double())
     model.train()
     loader = SplitLoader.from_host(
@@ -227,8 +213,7 @@ def _gradients(
     handle = Handle(ticket=Ticket(number=0, epoch=0, batch=case.batch))
     mini_batch = loader.mini_batch(segment, comm, handle=handle, x=loader.features.load(segment.vertices))
     try:
-        task = VertexTask(objective=objective, num_classes=graph.num_classes)
-        loss = task.forward(model, mini_batch, precision=DOUBLE).loss
+        loss = trial.task.forward(model, mini_batch, precision=DOUBLE).loss
     except InputError:
         raise
     except Exception as error:
@@ -237,11 +222,14 @@ def _gradients(
         # It could compute the ordinary one before, so this is its mistake.
         line = " ".join(str(error).split())
         raise InputError(
-            f"the model {spec.name} fails on {case.name}: {type(error).__name__}: {line}; it must compute with no "
-            "edges and no targets, too"
+            f"{trial.suspect} fails on {case.name}: {type(error).__name__}: {line}; it must compute with no "
+            f"{trial.empty}, too"
         ) from error
+    sent_bytes = counters.forward_bytes
+    if mini_batch.pairs is not None:
+        sent_bytes -= mini_batch.counts["score_rows"] * layout.graph.num_classes * torch.float64.itemsize
     loss.backward()
     trained = {name: p for name, p in user_model.named_parameters() if p.requires_grad}
     if member.world > 1:
         reduce_gradients(list(trained.values()), loss, member)
-    return {name: torch.zeros_like(p) if p.grad is None else p.grad for name, p in trained.items()}, counters
+    return {name: torch.zeros_like(p) if p.grad is None else p.grad for name, p in trained.items()}, sent_bytes
