@@ -248,6 +248,7 @@ REFUSED = [
     ({"negatives": "uniform:60"}, "links", "--negatives uniform:60, 60 vertices"),
     ({"negatives": "joint:61"}, "links", "--negatives joint:61, 60 vertices"),
     ({"negatives": "in-batch", "degree_share": 0.5}, "links", "--degree-share 0.5, --negatives in-batch"),
+    ({"negatives": "near:2", "negatives_from": "destinations"}, "links", "--negatives-from destinations, near:2"),
     (
         {"negatives": "in-batch", "batch_size": 3, "strategy": "data"},
         "links",

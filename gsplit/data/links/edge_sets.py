@@ -196,10 +196,31 @@ def check_links(links: Links, num_vertices: int, num_edges: int, where: str) -> 
     if num_vertices > MOST_VERTICES:
         raise InputError(f"{where} has {num_vertices:,} vertices, and links are for graphs of up to 2^32")
     check_ends(links, num_vertices, lambda name, row: f"{where}: {name}[{row}]")
-    counts = links.described(num_edges)
+    check_beside(links, num_edges, where)
+    if links.train_weights is not None:
+        weights_of(links.train_weights, f"{where}: train_weights")
+    for name in EDGE_SETS:
+        pairs_of_set = links.edge_set(name)
+        if pairs_of_set is not None:
+            _check_order(pairs_of_set, f"{where}: {name}_edges")
+
+
+def check_beside(links: Links, num_edges: int | None, where: str) -> None:
+    """Check that there is a row and a weight for each pair that is to have one.
+
+    Args:
+        links: in any order.
+        num_edges: E; None: not known yet, so rows of edges are not counted.
+        where: what messages call the graph.
+
+    Raises:
+        InputError: naming ``where`` and what has another length.
+    """
     for pairs, name in ROWS.items():
-        if (rows := getattr(links, name)) is not None:
-            check_rows(rows, counts[pairs], f"{where}: {name}", f"{pairs} pairs")
+        rows, of = getattr(links, name), links.edge_set(pairs)
+        count = num_edges if of is None else len(of)
+        if rows is not None and count is not None:
+            check_rows(rows, count, f"{where}: {name}", f"{pairs} pairs")
     if (weights := links.train_weights) is not None:
         if links.train is None:
             raise InputError(f"{where}: train_weights are for train_edges, and all edges are trained on; give these")
@@ -208,11 +229,6 @@ def check_links(links: Links, num_vertices: int, num_edges: int, where: str) -> 
                 f"{where}: train_weights has {len(weights):,} numbers, and there are {len(links.train):,} train "
                 "pairs; give one for each"
             )
-        weights_of(weights, f"{where}: train_weights")
-    for name in EDGE_SETS:
-        pairs_of_set = links.edge_set(name)
-        if pairs_of_set is not None:
-            _check_order(pairs_of_set, f"{where}: {name}_edges")
 
 
 def check_rows(rows: NDArray[np.int64], count: int, name: str, pairs: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from gsplit.data.links.edge_sets import Links, pairs_in_two
+from gsplit.data.links.edge_sets import Links, check_beside, pairs_in_two
 from gsplit.errors import InputError
 
 Leaks = Literal["refuse", "drop", "keep"]
@@ -78,6 +78,7 @@ class HeldOut:
                 f"{where}: none of its {self._seen:,} edges is a training pair, so --message-edges train would leave "
                 "none; give other --train-edges or drop it"
             )
+        check_beside(self._links, None, where)  # before pairs are taken out
         links = self._links.sorted()
         if self._leaks == "drop" and links.train is not None:
             leaking = are_among(unordered_keys(links.train), self._keys)

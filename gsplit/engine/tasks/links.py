@@ -159,11 +159,15 @@ def check_links(config: TrainConfig, layout: Layout) -> None:
             raise InputError(
                 f"--negatives {kind}:{number}: {path} has {layout.graph.num_vertices:,} vertices; take fewer"
             )
-    if config.degree_share and not (asked.uniform or asked.joint or asked.hard):
-        raise InputError(
-            f"--degree-share {config.degree_share} is for vertices that are drawn, and --negatives "
-            f"{config.negatives} draws none; drop it"
-        )
+    drawn = asked.uniform or asked.joint or asked.hard
+    for flag, given in (
+        (f"--degree-share {config.degree_share}", config.degree_share),
+        ("--negatives-from destinations", config.negatives_from == "destinations"),
+    ):
+        if given and not drawn:
+            raise InputError(
+                f"{flag} is for vertices that are drawn, and --negatives {config.negatives} draws none; drop it"
+            )
     for name in ("valid", "test"):
         if links is not None and len(pairs := links.valid if name == "valid" else links.test):
             ranking_candidates(

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from support.graphs import lay_out
-from support.messages import says
+from support.messages import line_with, says
 
 import gsplit
 from gsplit.data.__main__ import command
@@ -275,3 +275,21 @@ def test_pairs_in_two_sets_are_kept_or_dropped_and_told(tmp_path, capsys, caplog
     assert dropped.graph.links.valid.tolist() == [[0, 1], [2, 5]]
     assert dropped.graph.links.valid_candidates.tolist() == [[3], [4]]
     assert dropped.graph.links.test.tolist() == [[1, 2], [4, 5]]
+
+
+@pytest.mark.parametrize(
+    ("beside", "what"),
+    [
+        ({"train_weights": np.ones(3)}, "train_weights, 3 numbers, 4 train pairs"),
+        ({"hard_negatives": [[2]] * 3}, "hard_negatives, 3 rows, 4 train pairs"),
+        ({"valid_edges": [[1, 0], [2, 3]], "valid_candidates": [[3]]}, "valid_candidates, 1 rows, 2 valid pairs"),
+    ],
+    ids=str,
+)
+def test_what_goes_with_pairs_is_counted_before_some_are_taken_out(beside, what):
+    """The row or number that is missing could be that of a pair that is dropped."""
+    given = {"train_edges": CYCLE, "test_edges": [[0], [1]], "num_vertices": 4, "leaks": "drop"}
+    if "valid_edges" in beside:
+        given["test_edges"] = [[1], [2]]
+    with pytest.raises(InputError, match=line_with(what)):
+        gsplit.from_arrays(CYCLE, **given | beside)
