@@ -60,6 +60,9 @@ class ParallelConfig(Checked):
     timeout: Annotated[float, Range(above=0, most=24 * 60)] = 30.0
     """Minutes that trainers on GPUs wait for each other in an exchange: what takes longer hangs, and ends the run.
     Trainers on the CPU wait as long as the others live."""
+    silence: Annotated[float, Range(above=0, most=24 * 3600)] = 10.0
+    """Seconds without a sign of life after which another host, or the network to it, is taken for gone, and the run
+    ends. On one host nothing goes by it."""
     split_group: Annotated[
         int | None, Range(1), Only(strategy="split"), AsksForNothing(1, Only(strategy="data")), RESULTS
     ] = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,13 +30,29 @@ class Placed(TrainConfig):
     """The precision, by its first name."""
     task: TaskName
     """What is learned."""
+    hosts: int = 1
+    """Number of hosts that the trainers are on, as many on each."""
+
+    @property
+    def trainers_here(self) -> int:
+        """Number of trainers on each host."""
+        return self.gpus // self.hosts
 
     @classmethod
-    def of(cls, asked: TrainConfig, trainers: int, device: str, task: TaskName = "vertices") -> Placed:
+    def of(
+        cls, asked: TrainConfig, trainers: int, device: str, task: TaskName = "vertices", hosts: int = 1
+    ) -> Placed:
         """Return what is known before an engine decides: trainers, devices, layers, dropout, precision and task."""
         known = {"gpus": trainers, "device": device, "num_layers": asked.layers, "dropout": asked.share_dropped}
-        known |= {"precision": asked.precision or "32", "task": task}
+        known |= {"precision": asked.precision or "32", "task": task, "hosts": hosts}
         return cls(**(vars(asked) | known))
+
+    def values(self, unused: Collection[str] = ()) -> dict[str, Any]:
+        """The fields by name, with the number of hosts only where there are several."""
+        values = super().values(unused)
+        if self.hosts == 1:
+            del values["hosts"]
+        return values
 
     def resolved(
         self, *, split_group: int, samplers: int, cache: CacheName, cache_size: str | None = None, **decided: Any

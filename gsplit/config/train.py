@@ -136,8 +136,12 @@ class TrainConfig(
 
     def to_json(self, unused: Collection[str] = ()) -> str:
         """The content of ``config.json``; null stands for ``unused`` fields, which had no effect."""
-        values = {f.name: None if f.name in unused else getattr(self, f.name) for f in fields(self)}
+        values = self.values(unused)
         return json.dumps({k: str(v) if isinstance(v, Path) else v for k, v in values.items()}, indent=2) + "\n"
+
+    def values(self, unused: Collection[str] = ()) -> dict[str, Any]:
+        """The fields by name, None for those in ``unused``."""
+        return {f.name: None if f.name in unused else getattr(self, f.name) for f in fields(self)}
 
     @classmethod
     def from_json(cls, path: Path) -> TrainConfig:

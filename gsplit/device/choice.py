@@ -20,18 +20,19 @@ MAX_TRAINERS = 64
 """Number of trainers that a host of any size is let start."""
 
 
-def trainers_of(asked: int | None, parts: int) -> int:
+def trainers_of(asked: int | None, parts: int, hosts: int = 1) -> int:
     """Number of trainers of a run.
 
     Args:
         asked: those asked for, or None for one a part.
         parts: of the layout.
+        hosts: that they are on.
 
     Raises:
         InputError: for so many that starting them would bring the host down.
     """
     cores = len(os.sched_getaffinity(0))
-    most = max(MAX_TRAINERS, 4 * cores)
+    most = hosts * max(MAX_TRAINERS, 4 * cores)
     if asked is not None and asked > most:
         raise InputError(f"--gpus is {asked}, but there are {cores} cores; use at most {most}")
     return asked or parts

@@ -96,6 +96,11 @@ def check_strategy(config: Resolved, layout: Layout) -> None:
         )
     if config.loader == "zero-copy" and config.device == "cpu":
         raise InputError("--loader zero-copy reads host memory from a GPU, and --device is cpu; use --loader gather")
+    if strategy.peers and config.hosts > 1:
+        raise InputError(
+            "--cache partitioned with --strategy data reads the memory of other trainers, which are on several "
+            "hosts; use --cache replicated"
+        )
     opened = config.device == accelerator.HOST or peer_memory.can_be_opened(config.device)
     if strategy.peers and not opened:
         raise InputError(
@@ -128,7 +133,7 @@ def check_cache(config: Resolved, strategy: Strategy, layout: Layout, *, working
     """
     if strategy.cache_size is None:
         return
-    sharers = sharers_of(config.device, strategy.grid.world)
+    sharers = sharers_of(config.device, config.trainers_here)
     if config.device == accelerator.HOST:
         memory = Memory.of(torch.device("cpu"), sharers)
     else:
@@ -166,11 +171,16 @@ def split_group_of(config: Placed, layout: Layout) -> int:
     Raises:
         InputError: where trainers or parts cannot be dealt out to groups of so many.
     """
-    trainers = config.gpus
-    size = 1 if config.strategy == "data" else config.split_group or trainers
+    trainers, here = config.gpus, config.trainers_here
+    size = 1 if config.strategy == "data" else config.split_group or here
     if trainers % size:
         divisors = ", ".join(str(k) for k in range(1, trainers + 1) if trainers % k == 0)
         raise InputError(f"--split-group {size} does not divide the {trainers} trainers; use one of {divisors}")
+    if size % here and here % size:
+        raise InputError(
+            f"--split-group {size} would split mini-batches between some trainers of one host and some of another, "
+            f"with {here} on each; use a divisor or a multiple of {here}"
+        )
     if layout.parts < size:
         raise InputError(
             f"{layout.path} has {layout.parts} parts, which cannot be dealt out to {size} trainers; make a layout "

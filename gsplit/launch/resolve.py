@@ -69,6 +69,7 @@ def resolve(
     model: nn.Module | None = None,
     loss: LossFunction | None = None,
     before: TrainConfig | None = None,
+    hosts: int = 1,
 ) -> Run:
     """Decide and check everything that can be known before a run begins.
 
@@ -77,6 +78,7 @@ def resolve(
         model: that was handed over as an object; None for the one that ``config.model`` names.
         loss: that was handed over as a function; None for the one that ``config.loss`` names.
         before: what was asked for when a run that goes on last ran.
+        hosts: number of hosts that the trainers are on; this one decides for all.
 
     Raises:
         InputError: for whatever is wrong with the input.
@@ -102,13 +104,13 @@ def resolve(
     _check_scores_are_known(config, task, layout)
     _warn_of_other_sampling(config, layout)
     _say_rounded(config, layout)
-    trainers = trainers_of(config.gpus, layout.parts)
-    device = choose_device(config.device, trainers)
+    trainers = trainers_of(config.gpus, layout.parts, hosts)
+    device = choose_device(config.device, trainers // hosts)
     asked = replace(
         config,
         layout=layout.path,
         out=out,
-        threads=threads_of(config.threads, trainers),
+        threads=threads_of(config.threads, trainers // hosts),
         precision=_precision(config, device),
     )
     own: OwnLoss | OwnPairLoss | None
@@ -117,7 +119,7 @@ def resolve(
         check_weighed(config, own, layout)
     else:
         own = _loss_of_labels(asked, layout, loss)
-    placed, width = Placed.of(asked, trainers, device, task), asked.train_features
+    placed, width = Placed.of(asked, trainers, device, task, hosts), asked.train_features
     described = describe(placed, layout.graph if width is None else with_width(layout.graph, width), model)
     engine, resolved = resolved_by_engine(_with_rows(placed, layout, described), layout)
     facts = facts_of(resolved, "links" if task == "links" else layout.graph.task, described, own)

@@ -131,7 +131,7 @@ class Resumed:
         if now.sampling == "clusters" and saved["layout_checksum"] != layout.checksum:
             stay["LAYOUT"] = (f"{before.layout}, as it was", layout.path)
         if now.sampling in SUBGRAPHS:  # a set for each group
-            groups = saved["trainers"] if before.strategy == "data" else 1
+            groups = saved["trainers"] if before.strategy == "data" else saved.get("hosts", 1)
             if before.strategy != "data" and before.split_group is not None:
                 groups = saved["trainers"] // before.split_group
             stay["the number of split groups"] = (groups, self.run.strategy.micro_batches)

@@ -16,14 +16,12 @@ from gsplit.engine.run import Run
 from gsplit.engine.shares import shares
 from gsplit.parallel import rendezvous
 from gsplit.processes import environment, start
+from gsplit.processes.environment import PASSIVE
 from gsplit.supply.pipes import Supply
 from gsplit.supply.tickets import Position
 
 logger = logging.getLogger(__name__)
 
-PASSIVE = {"OMP_WAIT_POLICY": "PASSIVE"}
-"""Environment of trainers, where it does not say otherwise: PyTorch's idle threads sleep. They would spin for some
-milliseconds after each operation, on cores that the core's own threads, samplers and other trainers compute on."""
 QUIET = {"KINETO_LOG_LEVEL": "99"}
 """Environment of trainers that are profiled: the profiler reads it when PyTorch is loaded, and has much to say."""
 

@@ -82,13 +82,14 @@ class CollectiveChecker:
 
     Args:
         words: zeros uint64 [2 * trainers, SLOTS] that all trainers map.
-        rank: of this trainer.
+        rank: of this trainer, among those of its host.
         group: the ranks that it exchanges rows with, its split group.
+        first: rank of the first trainer of the host among all, for messages.
     """
 
-    def __init__(self, words: NDArray[np.uint64], rank: int, group: Sequence[int]) -> None:
+    def __init__(self, words: NDArray[np.uint64], rank: int, group: Sequence[int], first: int = 0) -> None:
         trainers = len(words) // 2
-        self._words, self._rank = words, rank
+        self._words, self._rank, self._first = words, rank, first
         self._group = _Row(2 * rank, [peer for peer in group if peer != rank])
         others = [peer for peer in range(trainers) if peer not in group]
         self._all = _Row(2 * rank + 1, others) if others else None
@@ -129,7 +130,7 @@ class CollectiveChecker:
         for at in sorted([row.own, *row.peers.tolist()]):
             theirs = int(self._words[at, slot])
             if (theirs ^ note) & 0xFFFF == 0:
-                does.setdefault(theirs >> 16, []).append(at // 2)
+                does.setdefault(theirs >> 16, []).append(self._first + at // 2)
         parts = [f"{_named(ranks)} {_told(what, len(ranks) > 1)}" for what, ranks in does.items()]
         return f"the model does not do the same on all trainers: {', but '.join(parts)}; {ADVICE}"
 

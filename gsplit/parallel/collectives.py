@@ -147,6 +147,14 @@ def all_gather_object(value: Any, group: Group | None) -> list[Any]:
     return values
 
 
+def broadcast_object(value: Any, group: Group | None) -> Any:
+    """The value of the first member, which can be pickled; what others give is not looked at."""
+    values = [value]
+    if group is not None:
+        dist.broadcast_object_list(values, dist.get_global_rank(group, 0), group=group, device=torch.device("cpu"))
+    return values[0]
+
+
 def broadcast(x: Tensor, group: Group | None) -> None:
     """Replace ``x``, of one shape and type everywhere, by that of the first member.
 

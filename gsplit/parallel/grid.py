@@ -20,6 +20,8 @@ DATA = "data"
 """Axis of the micro-batches of a mini-batch."""
 SPLIT = "split"
 """Axis of the trainers that split a micro-batch between them: a split group."""
+HOSTS, HERE = "hosts", "here"
+"""Axes of the trainers by host: the hosts, and the trainers of one. Of all trainers, hosts is the slowest axis."""
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import socket
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from datetime import timedelta
 from functools import partial
 
@@ -18,8 +18,10 @@ from gsplit.device import accelerator, numa, runtime
 from gsplit.device.failures import refused_by_device
 from gsplit.errors import InputError
 from gsplit.host import keep_freed_memory
+from gsplit.hosts import Place
 from gsplit.parallel.connecting import connect
 from gsplit.parallel.first_exchange import LIMIT_S, check_exchange
+from gsplit.parallel.meeting import Meeting
 from gsplit.parallel.member import DEVICE_PATIENCE, PATIENCE, Member, limit_waits
 
 LOOPBACK = "127.0.0.1"
@@ -37,6 +39,8 @@ STORE_FILES = 16
 """Files that the process with the store needs for it: 11, and a few that are open while a trainer is started."""
 TRAINER_FILES = 4
 """Files that it needs for a trainer: two connections to the store, the pipe it reports through, and its end."""
+_made: list[bool] = []
+"""Default groups that :func:`joined_at` has made in this process."""
 
 
 def no_loopback() -> str | None:
@@ -116,10 +120,9 @@ def backend_for(device: torch.device) -> str:
     return f"cpu:gloo,{device.type}:{dist.get_default_backend_for_device(device)}"
 
 
-@contextmanager
 def joined(
     rank: int, world: int, port: int, device_type: str, threads: int, patience: timedelta = DEVICE_PATIENCE
-) -> Iterator[Member]:
+) -> AbstractContextManager[Member]:
     """Join the default group as ``rank``, for as long as the process lives.
 
     The group is not taken down: that would wait, holding Python's lock, for threads of gloo's that may want the same
@@ -137,6 +140,42 @@ def joined(
         InputError: where this or the block is refused something by the accelerator, such as memory; where two
             accelerators do not exchange what they should.
     """
+    place = Place(rank=rank, world=world, local=rank, here=world, address=LOOPBACK, port=port)
+    return _joined(place, partial(_client, port), "lo", device_type, threads, patience)
+
+
+def joined_at(
+    meeting: Meeting, device_type: str, threads: int, patience: timedelta
+) -> AbstractContextManager[Member]:
+    """Join the default group at the place that somebody else has started this trainer at; see :func:`joined`.
+
+    A group that this made before is taken down only where another one is to be made, for that may hang.
+
+    Raises:
+        InputError: where the script has a default group of its own.
+    """
+    if dist.is_initialized():
+        if not _made:
+            raise InputError(
+                "the script has made PyTorch's default process group, and gsplit.train makes one for its trainers; "
+                "drop init_process_group"
+            )
+        dist.destroy_process_group()
+    _made.append(True)
+    return _joined(meeting.place, meeting.client, meeting.interface, device_type, threads, patience)
+
+
+@contextmanager
+def _joined(
+    place: Place,
+    client: Callable[[], dist.Store],
+    interface: str,
+    device_type: str,
+    threads: int,
+    patience: timedelta,
+) -> Iterator[Member]:
+    """Join the default group at a place, by clients of a store and a network interface."""
+    rank, here = place.rank, place.here
     torch.set_num_threads(threads)
     if device_type == "cpu":
         keep_freed_memory()
@@ -144,15 +183,15 @@ def joined(
     try:
         if device_type != accelerator.HOST:
             count = accelerator.count(device_type)
-            if count < world:
+            if count < here:
                 # NCCL refuses two ranks of one host on one GPU unless they claim to be of different hosts. Only
                 # tests come here: the command refuses more trainers than GPUs.
                 os.environ.setdefault("NCCL_HOSTID", f"gsplit-{rank}")
-            device = torch.device(device_type, rank % count)
+            device = torch.device(device_type, place.local % count)
             accelerator.work_on(device)
-            places = [runtime.pci_address(torch.device(device_type, other % count)) for other in range(world)]
-            numa.bind(places, rank, threads)
-        member = _member(rank, world, port, device, patience)
+            places = [runtime.pci_address(torch.device(device_type, other % count)) for other in range(here)]
+            numa.bind(places, place.local, threads)
+        member = _member(place, client, interface, device, patience)
         yield member
         if accelerator.is_one(device):  # nobody leaves while another may still read what it sent
             accelerator.synchronize(device)
@@ -171,13 +210,16 @@ def _client(port: int) -> dist.TCPStore:
     return store
 
 
-def _member(rank: int, world: int, port: int, device: torch.device, patience: timedelta) -> Member:
+def _member(
+    place: Place, client: Callable[[], dist.Store], interface: str, device: torch.device, patience: timedelta
+) -> Member:
     """This trainer in PyTorch's default group, whose members each work on their device and can exchange rows."""
+    rank, world = place.rank, place.world
     for variable in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
-        os.environ.setdefault(variable, "lo")
-    store = _client(port)
+        os.environ.setdefault(variable, interface)
+    store = client()
     # A client that waits answers to nobody, so on accelerators the one that looks for whom it waits is another.
-    group_store = _client(port) if accelerator.is_one(device) else store
+    group_store = client() if accelerator.is_one(device) else store
     make_group = partial(
         dist.init_process_group, backend_for(device), store=group_store, rank=rank, world_size=world, timeout=PATIENCE
     )
@@ -187,7 +229,7 @@ def _member(rank: int, world: int, port: int, device: torch.device, patience: ti
         connect(store, rank, world, device, TIMEOUT.total_seconds(), limit_s, by)
     else:
         make_group()
-    member = Member.of_default_group(device, patience)
+    member = Member.of_default_group(device, patience, hosts=place.hosts)
     limit_waits(member.group, device, patience)
     group_store.set_timeout(PATIENCE)  # all have started; through it they also meet in groups made later
     check_exchange(member, store, min(LIMIT_S, patience.total_seconds() / 4))

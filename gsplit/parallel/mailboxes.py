@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -34,6 +35,16 @@ LOOK_UP_S = 0.1
 """Seconds after which a wait looks whether the other is still there; signals are handled meanwhile, too."""
 
 
+@dataclass(frozen=True)
+class OverHosts:
+    """The collectives of the trainers that have one number on each host; for tensors of one shape and type."""
+
+    all_reduce: Callable[[Tensor], object]
+    """Replaces a tensor by its sum."""
+    all_gather: Callable[[Tensor], list[Tensor]]
+    """The tensors of all, by host."""
+
+
 class Mailboxes:
     """One trainer's view of the memory; every trainer makes its own before any of them sends.
 
@@ -44,8 +55,9 @@ class Mailboxes:
         pids: int64 [trainers] that all map: the process of each.
         ranges: int64 [trainers, TURNS, trainers, 2] that all map: where in a message each one's bytes begin and end.
         memory: TURNS pieces of each trainer's.
-        rank: of this trainer.
+        rank: of this trainer, among those of its host.
         group: ranks of those who send each other rows, this trainer's among them, in the order of their parts.
+        first: rank of the first trainer of the host among all, for messages.
     """
 
     def __init__(
@@ -57,8 +69,11 @@ class Mailboxes:
         rank: int,
         group: Sequence[int],
         generation: int,
+        first: int = 0,
     ) -> None:
-        self._generation = generation
+        self.over_hosts: OverHosts | None = None
+        """What sums and gathers go on with, where the trainers of the group have equals on other hosts."""
+        self._generation, self._first = generation, first
         self._numbers, self._ranges, self._memory = numbers.reshape(-1), ranges, memory
         self._width = numbers.shape[1]
         self._rank, self._group, self._sent = rank, tuple(group), 0
@@ -68,13 +83,18 @@ class Mailboxes:
 
     @classmethod
     def fresh(
-        cls, pieces: Sequence[Sequence[SharedBuffer]], rank: int, group: Sequence[int], barrier: Callable[[], None]
+        cls,
+        pieces: Sequence[Sequence[SharedBuffer]],
+        rank: int,
+        group: Sequence[int],
+        barrier: Callable[[], None],
+        first: int = 0,
     ) -> Mailboxes:
         """Mailboxes in which nothing is yet; all trainers make the call.
 
         Args:
             pieces: memory for the header, and then TURNS of each trainer; the same for all.
-            rank, group: as above.
+            rank, group, first: as above.
             barrier: waits for all trainers.
         """
         (header,), *memory = pieces
@@ -92,7 +112,7 @@ class Mailboxes:
         generation, numbers, pids, ranges = np.split(words, np.cumsum(parts)[:-1])
         numbers = numbers.view(np.uint32)[: trainers * (2 + trainers)].reshape(trainers, 2 + trainers)
         ranges = ranges.reshape(trainers, TURNS, trainers, 2)
-        mail = cls(numbers, pids, ranges, memory, rank, group, int(generation[0]))
+        mail = cls(numbers, pids, ranges, memory, rank, group, int(generation[0]), first)
         barrier()
         return mail
 
@@ -139,7 +159,8 @@ class Mailboxes:
                 wanted = receive_counts[member] * row_bytes
                 if end - begin != wanted:
                     raise RuntimeError(
-                        f"trainer {peer} sends {end - begin} bytes to trainer {self._rank}, which wants {wanted}"
+                        f"trainer {self._first + peer} sends {end - begin} bytes to trainer "
+                        f"{self._first + self._rank}, which wants {wanted}"
                     )
                 if end > begin:
                     into[at : at + end - begin].copy_(self._piece(peer, turn, end)[begin:end])
@@ -150,6 +171,8 @@ class Mailboxes:
 
     def all_reduce(self, x: Tensor) -> None:
         """Replace ``x`` [n] by its sum over the group, the same bits for all: each member adds up a share of it.
+
+        Where there are other hosts, it sums its share with those that its equals there have.
 
         Args:
             x: contiguous, as long and of the same type everywhere.
@@ -163,18 +186,21 @@ class Mailboxes:
         shares = x.new_empty((members, counts[me]))
         self.start(shares.view(-1), x, [counts[me]] * members, counts)()
         total = shares.sum(dim=0)
+        if self.over_hosts is not None and counts[me]:
+            self.over_hosts.all_reduce(total)
         self._start(x, total, counts, np.full((members, 2), [0, counts[me]]))()
 
     def all_gather(self, x: Tensor) -> list[Tensor]:
-        """The tensors of all members, of one shape and type, in the order of the group.
+        """The tensors of all members, of one shape and type, in the order of the group; of all hosts, by host.
 
         Raises:
             MemoryError, RuntimeError: as :meth:`start` does.
         """
-        members, number = len(self._group), x.numel()
-        out = x.new_empty((members, *x.shape))
-        self._start(out.view(-1), x.reshape(-1), [number] * members, np.full((members, 2), [0, number]))()
-        return list(out)
+        equals = x.unsqueeze(0) if self.over_hosts is None else torch.stack(self.over_hosts.all_gather(x))
+        members, number = len(self._group), equals.numel()
+        out = x.new_empty((members, *equals.shape))
+        self._start(out.view(-1), equals.reshape(-1), [number] * members, np.full((members, 2), [0, number]))()
+        return list(out.transpose(0, 1).flatten(0, 1))
 
     def meet(self) -> None:
         """Wait until all members of the group make this call; raises as :meth:`start` does."""
@@ -194,7 +220,9 @@ class Mailboxes:
             here = not left and _is_alive(int(self._pids[peer]))
             # It may have posted the number just before it left.
             if not here and not _core.wait_for_number(self._numbers, at, number, 0.0):
-                raise RuntimeError(f"trainer {peer} has left while trainer {self._rank} waits for it")
+                raise RuntimeError(
+                    f"trainer {self._first + peer} has left while trainer {self._first + self._rank} waits for it"
+                )
 
     def _piece(self, trainer: int, turn: int, num_bytes: int) -> Tensor:
         """Memory of a trainer, of at least so many bytes; its own is enlarged where they are not there."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import partial
 
 import numpy as np
 import torch
@@ -18,8 +19,9 @@ from gsplit.host import SharedBuffer
 from gsplit.parallel import collectives
 from gsplit.parallel.checker import CollectiveChecker
 from gsplit.parallel.collectives import Group
-from gsplit.parallel.grid import SPLIT, Grid
-from gsplit.parallel.mailboxes import Mailboxes
+from gsplit.parallel.grid import HERE, HOSTS, SPLIT, Grid
+from gsplit.parallel.mailboxes import Mailboxes, OverHosts
+from gsplit.parallel.vote import StopVote
 
 PATIENCE = timedelta(days=20)
 """How long a trainer waits in a collective of the host: as long as its peers live. One that dies breaks its
@@ -66,21 +68,30 @@ class Member:
     """The collective checker, on which trainers agree about what they do next; None: that is not checked."""
     mail: Mailboxes | None = None
     """Memory through which all trainers tell each other what every mini-batch needs; None: by ``group``."""
+    hosts: int = 1
+    """Number of hosts; each has as many trainers, with ranks one after the other."""
+    vote: StopVote | None = None
+    """How trainers agree to stop, where no launcher asks all of them; None: one does."""
 
     def __post_init__(self) -> None:
+        if self.world % self.hosts:
+            raise ValueError(f"{self.world} trainers cannot be dealt out evenly to {self.hosts} hosts")
         if self.grid is not None and self.grid.world != self.world:
             raise ValueError(f"the grid {self.grid} is for {self.grid.world} trainers, not for {self.world}")
 
     @classmethod
-    def of_default_group(cls, device: torch.device, patience: timedelta = DEVICE_PATIENCE) -> Member:
+    def of_default_group(
+        cls, device: torch.device, patience: timedelta = DEVICE_PATIENCE, *, hosts: int = 1
+    ) -> Member:
         """The member that this process is in PyTorch's default group, which somebody has initialised.
 
         Args:
             device: where it computes.
             patience: how long it waits for others in a collective of accelerators, in groups that it makes.
+            hosts: number of hosts.
         """
         rank, world = dist.get_rank(), dist.get_world_size()
-        return cls(rank=rank, world=world, device=device, group=dist.group.WORLD, patience=patience)
+        return cls(rank=rank, world=world, device=device, group=dist.group.WORLD, patience=patience, hosts=hosts)
 
     def on(self, grid: Grid) -> Member:
         """The same member on a grid.
@@ -100,7 +111,33 @@ class Member:
         The first call makes the group. All trainers make the same calls in the same order: PyTorch knows a group by
         its ranks and by how many groups the process has made before.
         """
-        ranks = self._grid.group(self.rank, *axes)
+        return self._group_of(self._grid.group(self.rank, *axes))
+
+    @property
+    def here(self) -> range:
+        """Ranks of the trainers of this host, which map the same memory."""
+        first = self.rank - self.local
+        return range(first, first + self._by_host.size(HERE))
+
+    @property
+    def local(self) -> int:
+        """Number of this trainer among those of its host, from 0."""
+        return self._by_host.coordinate(self.rank, HERE)
+
+    @property
+    def across(self) -> Group | None:
+        """The trainers that have this one's number on each host, by host; None on one host.
+
+        The first call makes the group, as :meth:`along` does.
+        """
+        return None if self.hosts == 1 else self._group_of(self._by_host.group(self.rank, HOSTS))
+
+    @property
+    def _by_host(self) -> Grid:
+        return Grid.of(**{HOSTS: self.hosts, HERE: self.world // self.hosts})
+
+    def _group_of(self, ranks: tuple[int, ...]) -> Group | None:
+        """The group of these ranks, which is made where there is none yet; None for this trainer alone."""
         if len(ranks) == self.world:
             return self.group
         if len(ranks) == 1:
@@ -131,7 +168,7 @@ def with_checker(member: Member, buffer: SharedBuffer, *, axes: tuple[str, ...] 
 
     Args:
         member: on a grid.
-        buffer: memory for the checker, the same for all.
+        buffer: memory for the checker, the same for all of a host, who are compared with each other.
         axes: of the grid, along which rows are exchanged; by default ``split``, or all of them where there is none.
     """
     if member.world == 1:
@@ -139,23 +176,40 @@ def with_checker(member: Member, buffer: SharedBuffer, *, axes: tuple[str, ...] 
     assert member.grid is not None
     if axes is None:
         axes = (SPLIT,) if SPLIT in member.grid.axes else member.grid.axes
-    shape = CollectiveChecker.shape(member.world)
-    if member.rank == 0:
+    here, local = member.here, member.local
+    shape = CollectiveChecker.shape(len(here))
+    if local == 0:
         buffer.grow(shape[0] * shape[1] * 8)
     member.barrier()
     words = buffer.view(shape, np.uint64)
-    words[2 * member.rank : 2 * member.rank + 2] = 0
+    words[2 * local : 2 * local + 2] = 0
     member.barrier()
-    return replace(member, checker=CollectiveChecker(words, member.rank, member.grid.group(member.rank, *axes)))
+    group = [rank - here.start for rank in member.grid.group(member.rank, *axes) if rank in here]
+    return replace(member, checker=CollectiveChecker(words, local, group, first=here.start))
 
 
 def with_mail(member: Member, pieces: Sequence[Sequence[SharedBuffer]]) -> Member:
     """The same member with fresh mailboxes for sums over all trainers, on the CPU; all trainers make the call.
 
+    Between hosts the trainers with one number on each of them sum by PyTorch's group what they have of their host's
+    sum, a share each.
+
     Args:
         member: any.
         pieces: memory for them (:meth:`~gsplit.parallel.mailboxes.Mailboxes.fresh`), which nothing else uses.
     """
-    if member.world == 1 or member.device.type != "cpu":
+    if len(member.here) == 1 or member.device.type != "cpu":
         return member
-    return replace(member, mail=Mailboxes.fresh(pieces, member.rank, range(member.world), member.barrier))
+    mail = mailboxes_of(member, pieces, member.here)
+    if (across := member.across) is not None:
+        mail.over_hosts = OverHosts(
+            partial(collectives.all_reduce, group=across), partial(collectives.all_gather, group=across)
+        )
+    return replace(member, mail=mail)
+
+
+def mailboxes_of(member: Member, pieces: Sequence[Sequence[SharedBuffer]], ranks: Sequence[int]) -> Mailboxes:
+    """Fresh mailboxes of some trainers of this host, by their ranks; all trainers of all hosts make the call."""
+    first = member.here.start
+    group = [rank - first for rank in ranks]
+    return Mailboxes.fresh(pieces, member.local, group, member.barrier, first=first)

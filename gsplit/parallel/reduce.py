@@ -111,9 +111,12 @@ def reduce_gradients(
     done, num_bytes = ([], 0) if early is None else early.end()
     ids = set(map(id, done))
     rest = [p for p in parameters if id(p) not in ids]
-    flat = _flat(rest, loss)
+    flat = _flat(rest, loss, *([] if member.vote is None else [member.vote.own(loss)]))
     _enter(flat, member)
     all_reduce(flat, member.everyone)
+    if member.vote is not None:
+        flat, vote = flat[:-1], flat[-1:]
+        member.vote.note(vote)
     of_rest = flat.numel() - loss.numel()
     _take(rest, flat[:of_rest])
     return flat[of_rest:].view_as(loss), num_bytes + flat.nbytes

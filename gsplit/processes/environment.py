@@ -6,6 +6,10 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+PASSIVE = {"OMP_WAIT_POLICY": "PASSIVE"}
+"""Environment of trainers, where it does not say otherwise: PyTorch's idle threads sleep. They would spin for some
+milliseconds after each operation, on cores that the core's own threads, samplers and other trainers compute on."""
+
 
 @contextmanager
 def environment(variables: Mapping[str, str]) -> Iterator[None]:

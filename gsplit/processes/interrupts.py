@@ -10,7 +10,7 @@ import multiprocessing
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -78,6 +78,45 @@ class Interrupts:
         self._ring.close()
 
 
+class Asked:
+    """Requests to stop that reach one of the trainers, where no launcher hears them for all.
+
+    Args:
+        stop: called at the first one, in a signal's handler.
+        says: whether this trainer tells the user.
+    """
+
+    def __init__(self, stop: Callable[[], object], *, says: bool) -> None:
+        self.number = 0
+        """The signal that came first; 0 for none."""
+        self._stop, self._says = stop, says
+
+    def note(self, number: int, _: Any) -> None:
+        """Handle a signal; raises KeyboardInterrupt for a second Ctrl-C."""
+        if self.number and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        if not self.number:
+            self.number = number
+            self._stop()
+            if self._says:
+                say_error(STOPPING)
+
+
+@contextmanager
+def asked(stop: Callable[[], object], *, says: bool) -> Iterator[Asked]:
+    """Have Ctrl-C and SIGTERM, unless they are handled otherwise, ask to stop until the block ends."""
+    noted = Asked(stop, says=says)
+    before = _ours(True)
+    for number in before:
+        signal.signal(number, noted.note)
+    try:
+        yield noted
+    finally:
+        for number, handler in before.items():
+            # Of a run that stops for one the next would tear the end apart.
+            signal.signal(number, signal.SIG_IGN if noted.number else handler)
+
+
 @contextmanager
 def interrupts(asking: bool) -> Iterator[Interrupts]:
     """Note Ctrl-C and SIGTERM in the block instead of raising them.
@@ -89,9 +128,7 @@ def interrupts(asking: bool) -> Iterator[Interrupts]:
         asking: whether there is anyone to ask; otherwise signals are left alone.
     """
     noted = Interrupts()
-    ours = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: end_tidily}
-    reach = asking and threading.current_thread() is threading.main_thread()
-    before = {number: handler for number, handler in ours.items() if reach and signal.getsignal(number) is handler}
+    before = _ours(asking)
     for number in before:
         signal.signal(number, noted.note)
     try:
@@ -100,3 +137,10 @@ def interrupts(asking: bool) -> Iterator[Interrupts]:
         for number, handler in before.items():
             signal.signal(number, handler)
         noted.close()
+
+
+def _ours(asking: bool) -> dict[signal.Signals, Any]:
+    """The signals that ask to stop, with their handlers, unless the process handles them in a way of its own."""
+    ours = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: end_tidily}
+    reach = asking and threading.current_thread() is threading.main_thread()
+    return {number: handler for number, handler in ours.items() if reach and signal.getsignal(number) is handler}

@@ -13,11 +13,14 @@ import sys
 from types import ModuleType
 
 from gsplit.errors import InputError, one_line_errors
+from gsplit.hosts import place_of
 
 NAME = "gsplit-trainer"
 """The name of trainer processes; the rank follows."""
 NO_GUARD = 95
 """Exit code of a trainer that was about to start trainers of its own."""
+TRAINING = "gsplit.train"
+"""What trainers that somebody else has started call, too."""
 GUARD = (
     "a trainer imported the script that starts trainers and would start them again; put the calls of gsplit.train, "
     "gsplit.predict and what makes graphs for them under: if __name__ == '__main__':"
@@ -52,7 +55,8 @@ def check_script(call: str) -> None:
 def check_no_trainer(call: str) -> None:
     """Check that this is no trainer, in what a script does before trainers start, and would do in each of them.
 
-    From then on a mistake of the user's that nobody catches ends the script with one line.
+    From then on a mistake of the user's that nobody catches ends the script with one line. Trainers that somebody
+    else has started may call ``gsplit.train`` alone.
 
     Args:
         call: the name of the function, for messages.
@@ -65,6 +69,11 @@ def check_no_trainer(call: str) -> None:
             os._exit(NO_GUARD)  # a traceback of each trainer would hide what the parent says
         raise InputError(f"{call} was called in a trainer, which cannot start others")
     one_line_errors()
+    if call != TRAINING and (place := place_of()) is not None:
+        raise InputError(
+            f"{call} is done by one process, and {place.by} has started {place.world} of this script; do it in a "
+            "script of its own, before"
+        )
 
 
 def script_was_imported() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -20,6 +20,8 @@ from gsplit.runs import checkpoint
 from gsplit.runs.log import SUMMARY
 from gsplit.terminal import say
 
+State = dict[str, Any]
+"""The state of a checkpoint."""
 Weights = dict[str, Any]
 """``epoch``, and ``batch``, None after a whole epoch; ``score`` (None where not validated) and ``scores`` of all
 metrics; ``model``, the state_dict; where features are trained, ``trained``: their rows on trainer 0, else None."""
@@ -44,6 +46,7 @@ class KeptWeights:
         writes: whether this trainer does.
         trained: features that are trained with the model, and kept with it; None for none.
         lower_is_better: whether the better of two scores is the lower one.
+        read: calls a function that reads the folder, where this trainer may not have it, and returns its result.
     """
 
     def __init__(
@@ -54,8 +57,9 @@ class KeptWeights:
         writes: bool,
         trained: TrainedRows | None = None,
         lower_is_better: bool = False,
+        read: Callable[[Callable[[], State]], State] = lambda function: function(),
     ) -> None:
-        self._run, self._about, self._writes, self._trained = run, about, writes, trained
+        self._run, self._about, self._writes, self._trained, self._read = run, about, writes, trained, read
         self._is_better = operator.lt if lower_is_better else operator.gt
         self.best: Weights | None = None
         """Best weights by validation."""
@@ -119,7 +123,7 @@ class KeptWeights:
         kept = self.best
         if kept is None:
             try:
-                state = checkpoint.load_state(self._run, checkpoint.CHECKPOINT)
+                state = self._read(lambda: checkpoint.load_state(self._run, checkpoint.CHECKPOINT))
             except InputError:
                 return None
             if _has_nan(state["model"]):

@@ -58,6 +58,8 @@ class SamplerSpec:
     """Number of splits of each micro-batch; None for one for each part."""
     fixed_shares: bool = False
     """Whether each micro-batch has its own share of the training vertices, see :class:`gsplit.sampling.EpochPlan`."""
+    own: range | None = None
+    """The micro-batches that are sampled here: those of the trainers of a host. None: all."""
 
 
 class MicroBatches:
@@ -73,6 +75,7 @@ class MicroBatches:
 
     def __init__(self, layout: Layout, spec: SamplerSpec) -> None:
         self.number, self.splits = spec.micro_batches, spec.splits or layout.parts
+        self._own = range(self.number) if spec.own is None else spec.own
         self.plan = spec.rule.plan(
             layout,
             batch_size=spec.batch_size,
@@ -98,8 +101,8 @@ class MicroBatches:
         return self._sampler
 
     def sample_all(self, epoch: int, batch: int) -> Iterator[MicroBatchSampler]:
-        """The same sampler for each micro-batch in turn, which it holds until the next one."""
-        for micro in range(self.number):
+        """The same sampler for each micro-batch that is sampled here in turn, which it holds until the next one."""
+        for micro in self._own:
             yield self.sample(epoch, batch, micro)
 
 

@@ -23,16 +23,20 @@ from gsplit.engine.whole.plan_table import plan_table
 from gsplit.errors import InputError
 from gsplit.files import as_path
 from gsplit.host import ending_tidily
+from gsplit.hosts import Place, place_of
 from gsplit.launch.effects import warn
+from gsplit.launch.placed import check_carried, follow, lead, met
 from gsplit.launch.resolve import resolve
 from gsplit.launch.resume import Resumed, resume_config
 from gsplit.launch.start import launch
 from gsplit.models.prepared import in_bytes
+from gsplit.parallel.meeting import Meeting
 from gsplit.processes import check_script
+from gsplit.processes.scripts import TRAINING
 from gsplit.runs.folder import held_run
 from gsplit.supply.tickets import Position
 from gsplit.train.check import check_model
-from gsplit.train.loop import live
+from gsplit.train.loop import live, trained
 from gsplit.train.own_loop import Handed, Loop
 from gsplit.train.store_layout import is_store_of_run, laid_out
 from gsplit.train.summary import Trained
@@ -88,8 +92,8 @@ def train(
         >>> summary["epochs"], 0 <= summary["test_accuracy"] <= 1
         (2, True)
     """
-    check_script("gsplit.train")
-    _check_launcher()
+    check_script(TRAINING)
+    place = place_of()
     config = TrainConfig() if config is None else config
     if not isinstance(config, TrainConfig):
         raise InputError(f"gsplit.train takes a gsplit.TrainConfig, not a {type(config).__name__}")
@@ -97,11 +101,14 @@ def train(
         wanted = "what gsplit.partition returned, or the folder of a layout"
         config = replace(config, layout=as_path(layout, "gsplit.train", wanted))
     makes_a_run = not (config.out or config.resume or config.check_model or config.dry_run)
-    temporary = Temporary() if makes_a_run and isinstance(layout, OpenFolder) else None
+    temporary = Temporary() if makes_a_run and place is None and isinstance(layout, OpenFolder) else None
     try:
         if temporary is not None:
             config = replace(config, out=temporary.path / "run")
-        summary = _train(config, model, loss, loop, callbacks)
+        if place is None:
+            summary = _train(config, model, loss, loop, callbacks)
+        else:
+            summary = _train_at(place, config, model, loss, loop, callbacks)
     except BaseException:
         if temporary is not None:
             temporary.close()  # not when the traceback goes, which notebooks keep
@@ -115,15 +122,24 @@ def _train(
     loss: LossFunction | None,
     loop: Callable[[Loop], object] | None,
     callbacks: Sequence[Callback],
+    meeting: Meeting | None = None,
 ) -> dict[str, Any]:
-    """Do what :func:`train` says, with a layout and a folder that have names."""
-    trainer = functools.partial(live, handed=_handed(config, loss, loop, callbacks))
+    """Do what :func:`train` says, with a layout and a folder that have names.
+
+    Args:
+        config, model, loss, loop, callbacks: as there.
+        meeting: with the other trainers, where this is trainer 0 of those that somebody else has started.
+    """
+    handed = _handed(config, loss, loop, callbacks)
     config, before = resume_config(config)
+    if meeting is not None:
+        config = replace(config, gpus=meeting.place.world)
     with ending_tidily(), ExitStack() as held:
         if begins_from_store := before is None and is_store_of_run(config):
             held.enter_context(held_run(config.out, overwrite=config.overwrite))
             config = held.enter_context(laid_out(config))
-        run = resolve(config, model, loss, None if before is None else before.config)
+        hosts = 1 if meeting is None else meeting.place.hosts
+        run = resolve(config, model, loss, None if before is None else before.config, hosts)
         if run.config.check_model:
             return {"check": check_model(run)}
         if run.config.dry_run:
@@ -135,6 +151,8 @@ def _train(
         if before is not None:
             resumed = Resumed.checked(run, before)
             if (summary := resumed.finished()) is not None:
+                if meeting is not None:
+                    meeting.tell("task", summary)
                 return summary
             if loop is None and (name := resumed.checkpoint.get("given_loop")):
                 raise InputError(
@@ -144,7 +162,25 @@ def _train(
             resumed.warn_of_changes()
             position = resumed.position
         save_configurations(run.folder, run.asked, run.config, run.unused)
-        return launch(run, trainer, position)
+        if meeting is None:
+            return launch(run, functools.partial(live, handed=handed), position)
+        return lead(meeting, run, functools.partial(trained, handed=handed), position)
+
+
+def _train_at(
+    place: Place,
+    config: TrainConfig,
+    model: nn.Module | None,
+    loss: LossFunction | None,
+    loop: Callable[[Loop], object] | None,
+    callbacks: Sequence[Callback],
+) -> dict[str, Any]:
+    """Do what :func:`train` says as one trainer of those that somebody else has started; all return the summary."""
+    with ending_tidily(), met(place, config.silence) as meeting:
+        config = check_carried(config, place)
+        if place.rank == 0:
+            return _train(config, model, loss, loop, callbacks, meeting)
+        return follow(meeting, config.layout)
 
 
 def _handed(
@@ -178,12 +214,3 @@ def _handed(
         loop_name=None if loop is None else getattr(loop, "__qualname__", type(loop).__qualname__),
         callbacks=in_bytes(callbacks, "a callback") if callbacks else None,
     )
-
-
-def _check_launcher() -> None:
-    """Refuse to be started once for each trainer."""
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and "LOCAL_RANK" in os.environ:
-        raise InputError(
-            "torchrun is not needed: gsplit starts its trainers itself, one a part of the layout; run gsplit "
-            "train LAYOUT"
-        )

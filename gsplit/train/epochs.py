@@ -22,6 +22,7 @@ from gsplit.engine.step import StepResult
 from gsplit.engine.tasks import VertexTask
 from gsplit.errors import InputError
 from gsplit.optim import follow
+from gsplit.parallel.host_memory import by_first
 from gsplit.runs import checkpoint
 from gsplit.runs.log import RunLog, finite
 from gsplit.sampling.plan import fold_key
@@ -71,8 +72,9 @@ class Epochs:
             elif progress.batch >= trainer.num_batches:
                 self._end_epoch()
             else:
+                stops = trainer.member.vote is not None and trainer.member.vote.stops()
                 with trainer.clock("wait"):
-                    mini_batch = next(trainer.feed, None)
+                    mini_batch = None if stops else next(trainer.feed, None)
                 if mini_batch is not None:
                     seed_dropout(trainer.run.config.seed, mini_batch.epoch, mini_batch.batch, trainer.member.rank)
                     return mini_batch
@@ -374,6 +376,7 @@ def save_checkpoint(trainer: Trainer) -> bool:
         "signature": run.signature,
         "given_loss": None if run.own_loss is None or run.own_loss.pickled is None else run.own_loss.name,
         "given_loop": trainer.loop_name,
+        **({"hosts": run.config.hosts} if run.config.hosts > 1 else {}),
     }
     try:
         checkpoint.save_state(run.folder, checkpoint.CHECKPOINT, state, about)
@@ -383,9 +386,9 @@ def save_checkpoint(trainer: Trainer) -> bool:
 
 
 def restore(trainer: Trainer) -> None:
-    """Go on from the last checkpoint; all trainers read it."""
+    """Go on from the last checkpoint, which the first host has."""
     run = trainer.run
-    state = checkpoint.load_state(run.folder, checkpoint.CHECKPOINT)
+    state = by_first(trainer.member, lambda: checkpoint.load_state(run.folder, checkpoint.CHECKPOINT))
     trainer.model.load_state_dict(state["model"])
     trainer.optimizer.load_state_dict(state["optimizer"])
     follow(trainer.optimizer, run.config)

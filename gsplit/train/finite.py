@@ -18,6 +18,7 @@ from gsplit.errors import InputError
 from gsplit.nn.adapters.dgl import is_dgl_convolution
 from gsplit.nn.adapters.pyg import is_pyg_convolution
 from gsplit.parallel import max_over_trainers, sum_over_trainers
+from gsplit.parallel.host_memory import by_first
 from gsplit.runs import checkpoint
 from gsplit.train.trainer import Trainer
 
@@ -125,7 +126,7 @@ def _end(trainer: Trainer, what: str) -> NoReturn:
         words = f"the model of epoch {kept['epoch']}, the last that is finite, is kept"
     else:
         words = f"the model of epoch {kept['epoch']}, the best, is kept"
-    whole = checkpoint.whole(trainer.run.folder, "go on from it with --resume")
+    whole = by_first(trainer.member, lambda: checkpoint.whole(trainer.run.folder, "go on from it with --resume"))
     trainer.member.barrier()  # the first process that fails ends the others, which may be writing
     raise InputError(f"{what}; try a lower --lr or --clip-grad-norm 1. {words[0].upper()}{words[1:]}; {whole}")
 

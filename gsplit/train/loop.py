@@ -32,13 +32,20 @@ def live(
     config = run.config
     patience = timedelta(minutes=config.timeout)
     with joined(rank, run.trainers, port, config.device, config.threads, patience) as member:
-        trainer = ready(member, run, shared, end)
-        trainer.loop_name = handed.loop_name
-        trainer.begin_callbacks(handed.callbacks)
-        ended = train(trainer) if handed.loop is None else train_by(trainer, handed.loop)
-        summary = finish(trainer) if ended else None
-        trainer.close()
-        return summary
+        return trained(member, run, shared, end, handed)
+
+
+def trained(
+    member: Member, run: Run, shared: Shared, end: TrainerEnd, handed: Handed = NOTHING
+) -> dict[str, Any] | None:
+    """What :func:`live` does, by a trainer that has joined the others."""
+    trainer = ready(member, run, shared, end)
+    trainer.loop_name = handed.loop_name
+    trainer.begin_callbacks(handed.callbacks)
+    ended = train(trainer) if handed.loop is None else train_by(trainer, handed.loop)
+    summary = finish(trainer) if ended else None
+    trainer.close()
+    return summary
 
 
 def ready(member: Member, run: Run, shared: Shared, end: TrainerEnd | None = None) -> Trainer:

@@ -6,6 +6,7 @@ import json
 import pickle
 import re
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -36,6 +37,7 @@ from gsplit.nn import GAT, GCN, SAGE
 from gsplit.optim import Steps, optimizer_of
 from gsplit.parallel import EarlySums, Member, with_checker, with_mail
 from gsplit.parallel.collectives import broadcast
+from gsplit.parallel.host_memory import by_first
 from gsplit.runs.kept import KeptWeights
 from gsplit.runs.log import RunLog
 from gsplit.sampling.plan import fold_key
@@ -96,7 +98,12 @@ class Trainer(Components):
         about = {"signature": run.signature, "graph": graph}
         lower_is_better = self.evaluator.names[0] in ERRORS
         self.kept = KeptWeights(
-            run.folder, about, writes=member.rank == 0, trained=self.trained, lower_is_better=lower_is_better
+            run.folder,
+            about,
+            writes=member.rank == 0,
+            trained=self.trained,
+            lower_is_better=lower_is_better,
+            read=partial(by_first, member),
         )
         self.num_batches = self._engine.num_batches(run, layout)
         """Number of mini-batches of an epoch."""

@@ -14,6 +14,7 @@ from support.graphs import lay_out, random_graph
 from support.messages import line_with, says
 from support.runs import all_equal, config_for, records, train_in_trainer, trainer_of
 
+import gsplit
 from gsplit.atomic_folder import LOCK, locked
 from gsplit.config.train import TrainConfig
 from gsplit.errors import InputError
@@ -383,9 +384,17 @@ def test_a_run_may_go_on_with_sums_of_rows(pool, run):
     says(summary_text(summary), f"{of_sums[1]:,}, sums")
 
 
-def test_torchrun_is_not_needed(layout, tmp_path, monkeypatch):
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    monkeypatch.setenv("LOCAL_RANK", "0")
-    with pytest.raises(InputError, match=line_with("torchrun")):
-        train(config=TrainConfig(layout=layout.path, out=tmp_path / "new"))
+@pytest.mark.parametrize("name", ["predict", "partition"])
+def test_what_one_process_does_is_refused_in_trainers_of_torchrun(layout, tmp_path, monkeypatch, name):
+    for variable, value in {
+        "RANK": 1,
+        "WORLD_SIZE": 2,
+        "LOCAL_RANK": 1,
+        "LOCAL_WORLD_SIZE": 2,
+        "MASTER_PORT": 1,
+    }.items():
+        monkeypatch.setenv(variable, str(value))
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    with pytest.raises(InputError, match=line_with(f"gsplit.{name}, one process, torchrun, 2")):
+        getattr(gsplit, name)(tmp_path / "old", tmp_path / "new")
     assert not (tmp_path / "new").exists()

@@ -171,6 +171,7 @@ TRAIN: Table = {
     "algorithm": Row(value="columns", see=traffic("to_columns_forward_bytes"), base=FULL),
     "grid": Row(value=(1, 2, 1), see=traffic("reduce_scatter_forward_bytes"), base=FULL),
     "replication": Row(value=1, see=traffic("gather_forward_bytes"), base={**FULL, "algorithm": "1.5d"}),
+    "silence": "one host is never silent to itself; tests/faults/test_hosts.py",
     "timeout": "on the CPU trainers wait as long as others live; tests/accelerator/test_first_exchange.py",
     "split_group": Row(value=1, see=traffic("computed_vertices")),
     "exchange": Row(value="auto", see=traffic("exchange_forward_bytes")),

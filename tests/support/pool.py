@@ -38,8 +38,12 @@ TELL_AFTER_S = 100.0
 """When a member that is still at work writes where its threads are, before it is given up."""
 AUTOLOAD = "TORCH_DEVICE_BACKEND_AUTOLOAD"
 """PyTorch's variable: whether importing it registers devices."""
+HOSTS = 3
+"""Hosts that trainers can be on, for what they map."""
 SHARED: Shared | None = None
 """In a member: the memory that a Job wants; it can only be passed when a process is spawned."""
+OF_HOSTS: tuple[Shared, ...] = ()
+"""In a member: the memory of each host, where the trainers count as those of several."""
 
 
 class Pool:
@@ -49,11 +53,13 @@ class Pool:
         self._rendezvous = rendezvous(SIZE)
         self._pipes = [multiprocessing.Pipe() for _ in range(SIZE)]
         self._shared = Shared.create(SIZE)
+        self._of_hosts = tuple(Shared.create(SIZE // 2) for _ in range(HOSTS))
         port = self._rendezvous.__enter__()
+        memory = self._shared, self._of_hosts
         # A GPU's driver is of no use in a process that is forked; the simulated one is not there before.
         serve, processes = (_fork, 1) if kind in ("cpu", "sim") else (_serve, SIZE)
         with mock.patch.dict(os.environ, {AUTOLOAD: "0"} if kind == "sim" else {}):
-            self._children = start(serve, processes, [theirs for _, theirs in self._pipes], port, self._shared, kind)
+            self._children = start(serve, processes, [theirs for _, theirs in self._pipes], port, memory, kind)
 
     def run(self, world: int, function, *arguments) -> list:
         waiting = {ours: rank for rank, (ours, _) in enumerate(self._pipes[:world])}
@@ -85,11 +91,12 @@ class Pool:
             for end in pair:
                 end.close()
         self._pipes = []
-        self._shared.close()
+        for shared in (self._shared, *self._of_hosts):
+            shared.close()
         self._rendezvous.__exit__(None, None, None)
 
 
-def _fork(rank, pipes, port, shared, kind) -> None:
+def _fork(rank, pipes, port, memory, kind) -> None:
     """Trainer 0; the others go with it."""
     importlib.import_module("torch_geometric.nn")  # as dgl, what some tests want in a trainer
     if HAS_DGL:
@@ -106,12 +113,12 @@ def _fork(rank, pipes, port, shared, kind) -> None:
     if kind == "sim":
         del os.environ[AUTOLOAD]  # processes that it starts have the device, too
         importlib.import_module("simulated").register()
-    _serve(rank, pipes, port, shared, kind)
+    _serve(rank, pipes, port, memory, kind)
 
 
-def _serve(rank, pipes, port, shared, kind) -> None:
-    global SHARED
-    SHARED = shared
+def _serve(rank, pipes, port, memory, kind) -> None:
+    global SHARED, OF_HOSTS
+    SHARED, OF_HOSTS = memory
     collect_seldom()
     wait_for_no_disk()
     pipe = pipes[rank]

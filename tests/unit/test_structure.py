@@ -17,14 +17,15 @@ PACKAGE = Path(gsplit.__file__).parent
 ALLOWED = {
     "pages": set(),
     "data": {"config", "processes", "pages"},
-    "processes": {"device"},
+    "processes": {"device", "hosts"},
+    "hosts": set(),
     "runs": set(),
     "device": set(),
     "config": {"runs"},
     "sampling": {"data"},
-    "supply": {"sampling", "data", "processes"},
+    "supply": {"sampling", "data", "processes", "hosts"},
     "partition": {"config", "sampling", "data", "processes"},
-    "parallel": {"device"},
+    "parallel": {"device", "hosts"},
     "kernels": {"device"},
     "optim": {"config", "parallel"},
     "features": {"device", "kernels", "sampling", "data"},
@@ -35,11 +36,11 @@ ALLOWED = {
         *("full", "kernels", "supply", "sampling", "features", "nn", "optim", "parallel", "models", "runs", "config"),
         *("data", "device"),
     },
-    "launch": {"device", "engine", "supply", "parallel", "processes", "models", "runs", "config", "data"},
+    "launch": {"device", "engine", "supply", "parallel", "processes", "models", "runs", "config", "data", "hosts"},
     "train": {
         "callbacks",
         *("partition", "launch", "engine", "supply", "sampling", "features", "nn", "optim", "parallel", "processes"),
-        *("models", "runs", "config", "data", "device"),
+        *("models", "runs", "config", "data", "device", "hosts"),
     },
     "callbacks": set(),
     "doctor": {*("launch", "engine", "supply", "parallel", "full", "features", "config", "data", "device")},
@@ -78,15 +79,15 @@ def test_no_package_leads_back_to_itself():
     assert sorted(order) == sorted(ALLOWED)
 
 
-@pytest.mark.parametrize("room", ["data", "partition", "report", "sampling", "supply", "processes"])
+@pytest.mark.parametrize("room", ["data", "partition", "report", "sampling", "supply", "processes", "hosts"])
 def test_no_torch_where_it_is_not_needed(room):
     code = f"import sys, gsplit.{room}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 SETTING_UP = {
-    *("ProcessGroup", "Store", "TCPStore", "destroy_process_group", "get_rank", "get_world_size", "group"),
-    *("get_default_backend_for_device", "init_process_group", "new_group", "DistError"),
+    *("ProcessGroup", "PrefixStore", "Store", "TCPStore", "destroy_process_group", "get_rank", "get_world_size"),
+    *("group", "get_default_backend_for_device", "init_process_group", "is_initialized", "new_group", "DistError"),
 }
 """Names of torch.distributed that make and name groups, beside the collectives."""
 

@@ -38,7 +38,10 @@ def check_step(run: Run, layout: Layout) -> None:
     Raises:
         InputError: with what it takes and what there is.
     """
-    total, sharers = accelerator.smallest_bytes(run.config.device), sharers_of(run.config.device, run.trainers)
+    total, sharers = (
+        accelerator.smallest_bytes(run.config.device),
+        sharers_of(run.config.device, run.config.trainers_here),
+    )
     if (line := _why_not(run, layout, (total - floor_bytes(total)) // sharers)) is not None:
         raise InputError(line)
     if run.step is not None:
@@ -62,7 +65,7 @@ def check_room(run: Run, layout: Layout, member: Member) -> None:
     accelerator.warm_up(member.device)
     member.barrier()  # others may be on the same device
     free, _ = accelerator.free_and_total(member.device)
-    least = min(all_gather_object(free, member.group)) // sharers_of(member.device.type, member.world)
+    least = min(all_gather_object(free, member.group)) // sharers_of(member.device.type, len(member.here))
     line = _why_not(run, layout, usable_bytes(least), warns=True) if member.rank == 0 else None
     if (line := all_gather_object(line, member.group)[0]) is not None:
         raise InputError(line)

@@ -177,7 +177,7 @@ def check_evaluation(run: Run, layout: Layout) -> None:
         found.asked,
         found.widths,
         precision=run.precision,
-        trainers=run.trainers,
+        trainers=run.config.trainers_here,
         instead="--evaluate none takes nothing"
         if found.sampled
         else "--evaluate sampled takes less, --evaluate none nothing",
@@ -194,7 +194,7 @@ def bytes_at_most(run: Run, layout: Layout) -> int:
     if found is None:
         return 0
     widths, precision = found.widths, run.precision
-    chunks = 0 if found.sampled else run.trainers * chunk_bytes(layout, widths, precision, run.trainers)
+    chunks = 0 if found.sampled else run.config.trainers_here * chunk_bytes(layout, widths, precision, run.trainers)
     everything = [layout.graph.num_vertices] * (len(widths) - 1)
     return max(
         (taken_bytes(everything, each, widths, precision) + chunks for each in found.asked if len(each.ids)),

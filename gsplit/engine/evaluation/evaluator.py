@@ -18,6 +18,7 @@ from gsplit.engine.metrics import values_of
 from gsplit.engine.objective import Objective
 from gsplit.host import SharedBuffer
 from gsplit.parallel import Member, sum_over_trainers
+from gsplit.parallel.host_memory import complete
 from gsplit.runs.log import finite
 
 
@@ -73,10 +74,12 @@ class Evaluator(Vectors):
         if not self._metrics:
             return {self._objective.name: finite(self.score(model, ids))}
         gathered = self._exact.shared(self._num_layers, len(ids), self._graph.num_classes)
-        order = np.argsort(ids)
+        order, written = np.argsort(ids), [np.empty(0, np.int64)]
         for chunk, logits in self._last(model, ids):
-            gathered[order[np.searchsorted(ids, chunk, sorter=order)]] = logits.cpu().numpy()
+            written.append(order[np.searchsorted(ids, chunk, sorter=order)])
+            gathered[written[-1]] = logits.cpu().numpy()
         self._agree()
+        complete(self._member, torch.from_numpy(gathered), np.concatenate(written))
         return self._measured(gathered, lambda: self._graph.labels[ids])
 
     def scores_of(self, outputs: Sequence[tuple[Tensor, Tensor]]) -> dict[str, float | None]:
@@ -92,11 +95,14 @@ class Evaluator(Vectors):
         several = outputs[0][1].ndim == 2
         width = self._graph.num_classes if several else 1
         true = self._exact.shared(1, total, width)  # small numbers or float32, which either type holds
+        own = np.arange(begin, begin + sizes[self._member.rank])
         for logits, labels in outputs:
             end = begin + len(logits)
             gathered[begin:end] = logits.cpu().numpy()
             true[begin:end] = labels.reshape(-1, width).cpu().numpy()
             begin = end
+        for table in (gathered, true):
+            complete(self._member, torch.from_numpy(table), own)
         return self._measured(gathered, lambda: true if several else true[:, 0])
 
     def _measured(self, gathered: NDArray[Any], labels: Callable[[], NDArray[Any]]) -> dict[str, float | None]:
@@ -111,10 +117,12 @@ class Evaluator(Vectors):
     def all_logits(self, model: nn.Module) -> NDArray[Any] | None:
         """[N, C] of all vertices, in the order of global ids, on trainer 0; None on the others."""
         n, width = self._graph.num_vertices, self._graph.num_classes
-        gathered = self._exact.shared(self._num_layers, n, width)
+        gathered, written = self._exact.shared(self._num_layers, n, width), [np.empty(0, np.int64)]
         for chunk, logits in self._last(model, np.arange(n)):
             gathered[chunk] = logits.cpu().numpy()
+            written.append(chunk)
         self._agree()
+        complete(self._member, torch.from_numpy(gathered), np.concatenate(written))
         result = None
         if self._member.rank == 0:
             result = np.empty_like(gathered)

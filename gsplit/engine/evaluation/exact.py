@@ -31,6 +31,7 @@ from gsplit.host import SharedBuffer
 from gsplit.nn import Block
 from gsplit.parallel import Member, sum_over_trainers
 from gsplit.parallel.collectives import all_reduce
+from gsplit.parallel.host_memory import complete
 from gsplit.sampling import MiniBatchSampler, Segment, sampler_of
 
 IN_A_PIECE = 256
@@ -144,7 +145,9 @@ class ExactLevels:
         return self._precision.called(self._member.device, function, *arguments)
 
     def shared(self, level: int, rows: int, width: int, dtype: Any = None) -> NDArray[Any]:
-        """Memory [rows, width] that all trainers map, in the place of a level; all make the call.
+        """Memory [rows, width] that the trainers of a host map, in the place of a level; all make the call.
+
+        What others than they wrote comes there by :func:`~gsplit.parallel.host_memory.complete`.
 
         Args:
             level: whose buffer it is.
@@ -154,7 +157,7 @@ class ExactLevels:
         """
         buffer = self._levels[level % 2]
         dtype = np.dtype(dtype or torch.empty(0, dtype=self._precision.dtype).numpy().dtype)
-        if self._member.rank == 0:
+        if self._member.local == 0:
             buffer.grow(rows * width * dtype.itemsize)
         self._member.barrier()
         return buffer.view((rows, width), dtype)
@@ -163,7 +166,7 @@ class ExactLevels:
         """Memory [rows, width] for the rows of a hidden level, that all trainers map; all make the call."""
         buffer, dtype = self._levels[level % 2], self._precision.rows
         num_bytes = rows * width * dtype.itemsize
-        if self._member.rank == 0:
+        if self._member.local == 0:
             buffer.grow(num_bytes)
         self._member.barrier()
         return torch.from_numpy(buffer.view((num_bytes,), np.uint8)).view(dtype).view(rows, width)
@@ -185,6 +188,7 @@ class ExactLevels:
                 with self._precision.calling(self._member.device):
                     vectors = layers.compute(layer, *self._one_hop(chunk, below, rows_below))
                 level.index_copy_(0, torch.from_numpy(rows.places(chunk)), vectors.to(level.dtype).cpu())
+            complete(self._member, level, rows.places(ids))
             self._member.barrier()
             below, rows_below = level, rows
         for chunk in takewhile(self._goes_on, self._chunks(own, self._row_bytes(below))):

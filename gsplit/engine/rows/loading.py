@@ -10,7 +10,7 @@ import torch
 
 from gsplit.data import Layout
 from gsplit.device import accelerator
-from gsplit.engine.evaluation import own_range
+from gsplit.engine.evaluation.exact import bounds_of
 from gsplit.engine.rows.reserve import reserve_of
 from gsplit.engine.rows.shared import Shared
 from gsplit.engine.run import Run
@@ -59,14 +59,15 @@ def host_rows(layout: Layout, member: Member, copied: torch.dtype | None, buffer
     assert layout.graph.features is not None
     if copied is None:
         return HostRows(layout.graph.features)
-    begin, end = own_range(layout, member)
+    bounds = bounds_of(layout, len(member.here))  # each host has a copy of its own
+    begin, end = (int(bound) for bound in bounds[member.local : member.local + 2])
     return HostRows.shared(
         layout.graph.features,
         copied,
         buffer,
         begin=begin,
         end=end,
-        create=member.rank == 0,
+        create=member.local == 0,
         barrier=member.barrier,
         shown=lambda row: layout.shown(int(layout.permutation[row])),
     )
@@ -82,8 +83,8 @@ def register_in_turn(host: HostRows, member: Member) -> None:
     if is_told:
         size = binary(host.bytes_view.nbytes)
         say(f"registering {size} of feature rows with the driver, one trainer after the other")
-    for rank in range(member.world):
-        if rank == member.rank:
+    for local in range(len(member.here)):
+        if local == member.local:
             host.pin()
         member.barrier()
     if is_told:
@@ -197,7 +198,7 @@ class Loading:
 
     def _memory(self) -> Memory:
         """Return what this trainer has for its cache."""
-        sharers = sharers_of(self._member.device.type, self._member.world)
+        sharers = sharers_of(self._member.device.type, len(self._member.here))
         working = reserve_of(self._run, self._layout) if accelerator.is_one(self._member.device) else 0
         return Memory.of(self._member.device, sharers, working_bytes=working)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -39,11 +39,13 @@ from gsplit.models.registry import BUILT_IN
 from gsplit.nn import BatchComm, ExchangeCounters
 from gsplit.parallel import SPLIT, Grid, Group
 from gsplit.parallel.mailboxes import Mailboxes
+from gsplit.parallel.member import mailboxes_of
 from gsplit.sampling import MicroBatches, Rule, SamplerSpec
 from gsplit.supply.order import order_of
 from gsplit.supply.pipes import Supply, TrainerEnd
-from gsplit.supply.pool import MOST_IN_A_BULK, SamplerPool
+from gsplit.supply.pool import MOST_IN_A_BULK
 from gsplit.supply.ring import Handle
+from gsplit.supply.supplied import Supplied
 from gsplit.supply.tickets import Position, tickets
 from gsplit.units import binary, parse_bytes
 
@@ -73,7 +75,7 @@ class Sampled:
         """Decide groups, caches, samplers and slots."""
         split_group = split_group_of(config, layout)
         cache, cache_size = cache_of(config, split_group)
-        samplers = samplers_of(config, config.gpus, config.device, sampler_bytes(config, layout))
+        samplers = samplers_of(config, config.trainers_here, config.device, sampler_bytes(config, layout))
         slots = config.slots or min(MAX_SLOTS, samplers + config.prefetch + SPARE_SLOTS)
         resolved = config.resolved(
             split_group=split_group,
@@ -132,36 +134,38 @@ class Sampled:
     @contextmanager
     def supply(self, run: Run, layout: Layout, position: Position) -> Iterator[Supply]:
         """Supply the trainers with mini-batches; the samplers have ended when the block has."""
-        config = run.config
-        memory, threads = parse_bytes(config.sampler_memory), config.sampler_threads
-        spec = replace(self.sampling(run, layout), memory=memory, threads=threads)
-
-        def pool(finished: Callable[[tuple[Handle, ...]], None]) -> SamplerPool:
-            return SamplerPool(
-                spec,
-                tickets(self.num_batches(run, layout), config.epochs, position),
-                samplers=run.samplers,
-                slots=config.slots or 1,
-                readers=run.trainers,
-                finished=finished,
-                max_restarts=config.max_sampler_restarts,
-                bulk=bulk_of(config),
-                epoch=self.num_batches(run, layout),
-            )
-
-        supply = Supply(run.trainers, pool if run.samplers else None)
+        supply = self.supplied(run, layout, position, range(run.trainers)).supply()
         try:
             yield supply
         finally:
             supply.end()
 
+    def supplied(self, run: Run, layout: Layout, position: Position, trainers: range) -> Supplied:
+        """Return what supplies some trainers, those of a host, with the micro-batches that they take part in."""
+        config, splits = run.config, run.strategy.splits
+        memory, threads = parse_bytes(config.sampler_memory), config.sampler_threads
+        own = range(trainers.start // splits, -(-trainers.stop // splits))
+        spec = replace(self.sampling(run, layout), memory=memory, threads=threads, own=own)
+        return Supplied(
+            trainers=len(trainers),
+            spec=spec if run.samplers else None,
+            num_batches=self.num_batches(run, layout),
+            epochs=config.epochs,
+            position=position,
+            samplers=run.samplers,
+            slots=config.slots or 1,
+            max_restarts=config.max_sampler_restarts,
+            bulk=bulk_of(config),
+        )
+
     def feed(self, components: Components, position: Position, end: TrainerEnd | None) -> Feed:
         """The mini-batches of one trainer: its splits, out of the slots or sampled by itself."""
         run, member, config = components.run, components.member, components.run.config
         left = tickets(self.num_batches(run, components.layout), config.epochs, position)
-        order = order_of(left, end, member.rank, by=config.order, bulk=bulk_of(config) or MOST_IN_A_BULK)
+        order = order_of(left, end, member.local, by=config.order, bulk=bulk_of(config) or MOST_IN_A_BULK)
         if end is not None and end.slots:
-            source: SegmentSource = FromSlots(end, member.rank, member.device)
+            first = member.here.start - member.here.start % run.strategy.splits  # whose segment lies first in a slot
+            source: SegmentSource = FromSlots(end, member.rank - first, member.device)
         else:
             spec = self.sampling(run, components.layout)
             source = SampledHere(MicroBatches(components.layout, spec), member, end)
@@ -276,10 +280,11 @@ def share_of_whole(run: Run) -> float | None:
 
 
 def carrier_of(components: Components) -> Group | Mailboxes | None:
-    """Choose how rows travel within a split group: on the CPU through memory, for all are on one host."""
+    """Choose how rows travel within a split group: on the CPU through memory, where all are on one host."""
     member = components.member
     group = member.along(SPLIT)
-    if member.device.type != "cpu" or group is None:
-        return group
     assert member.grid is not None
-    return Mailboxes.fresh(components.shared.mail, member.rank, member.grid.group(member.rank, SPLIT), member.barrier)
+    ranks = member.grid.group(member.rank, SPLIT)
+    if member.device.type != "cpu" or group is None or not set(ranks) <= set(member.here):
+        return group
+    return mailboxes_of(member, components.shared.mail, ranks)

@@ -21,6 +21,7 @@ from gsplit.engine.rows.loading import Loading
 from gsplit.engine.rows.reserve import reserve_of
 from gsplit.features import Memory, PeerCaches
 from gsplit.nn import SAGE
+from gsplit.parallel import Member
 from gsplit.units import CacheSize
 
 STEP = StepBytes(weights=100, kept=400, mini_batch=1000, loading=300, step=9000, slot=0, between=2500)
@@ -83,7 +84,7 @@ def test_whoever_makes_a_cache_is_told(monkeypatch, run, layouts):
     monkeypatch.setattr(accelerator, "count", lambda kind: {"xpu": 2}[kind])
     monkeypatch.setattr(Memory, "of", lambda *where, **beside: told.append((where, beside)))
     device = torch.device("xpu", 0)
-    loading = SimpleNamespace(_run=run(), _layout=layouts(2), _member=SimpleNamespace(device=device, world=2))
+    loading = SimpleNamespace(_run=run(), _layout=layouts(2), _member=Member(rank=0, world=2, device=device))
     Loading._memory(loading)
     assert told == [((device, 1), {"working_bytes": STEP.reserved(1)})]
 

@@ -1,0 +1,297 @@
+"""What trainers that were started one by one tell each other by a store: before they have joined, and at the end.
+
+Whatever ends one of them ends all, and each is to say why. So a trainer that fails writes that down, once for all; a
+trainer that only sees a connection break waits a moment for what another has written.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import os
+import pickle
+import time
+import traceback
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, cast
+
+import psutil
+import torch.distributed as dist
+
+from gsplit.errors import InputError, refused_by_host
+from gsplit.host import interruptible
+from gsplit.hosts import Place
+
+TIMEOUT = timedelta(minutes=10)
+"""How long trainers wait for the store to be there."""
+POLL_S = 0.05
+"""Seconds between two looks at the store. Nobody waits in it: a signal would wait, too."""
+GRACE_S = 2.0
+"""Seconds in which the cause of a broken connection is to be written down."""
+LEAVE_S = 5.0
+"""Seconds that the trainer with the store stays for the others to read in it."""
+LOOPBACK = "lo"
+"""Name of the interface by which a host reaches itself alone."""
+OURS = 1
+"""Exit code after a fault of ours, or of a host."""
+_meetings = [0]
+"""Number of meetings of this process."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class End:
+    """Why a run ended before its end."""
+
+    line: str
+    """In one line."""
+    code: int
+    """The exit code that all trainers end with."""
+    trace: str = ""
+    """Where it is a fault of ours: its traceback."""
+
+    @classmethod
+    def of(cls, error: BaseException, place: Place) -> End:
+        """What ended a trainer, with its host's name."""
+        who = f"{place.name}, trainer {place.rank}"
+        if isinstance(error, KeyboardInterrupt):
+            return cls(line=f"{who}: interrupted", code=130)
+        if isinstance(error, SystemExit):
+            return cls(line=f"{who}: terminated", code=error.code if isinstance(error.code, int) else OURS)
+        if isinstance(error, InputError):
+            return cls(line=f"{place.name}: {' '.join(str(error).split())}", code=2)
+        if (line := refused_by_host(error)) is not None:
+            return cls(line=f"{who}: {line}", code=2)
+        words = "".join(traceback.format_exception(error)).strip()
+        return cls(line=f"{who} failed: {words.splitlines()[-1]}", code=OURS, trace=words)
+
+
+class Meeting:
+    """One trainer's connection to the store. All make as many, one after the other.
+
+    Args:
+        place: of this trainer.
+
+    Raises:
+        InputError: where the store does not answer.
+    """
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        _meetings[0] += 1
+        self.interface = interface_of(place)
+        """Name of the network interface that leads to the other hosts."""
+        self._prefix = f"gsplit/{place.restarts}/{_meetings[0]}"
+        self.store: dist.Store = dist.PrefixStore(self._prefix, _connected(place, opens=not place.served))
+        """The store; its keys are this meeting's alone."""
+        self.names: dict[int, str] = {}
+        """The names of the hosts of all trainers, by rank; once they are introduced."""
+        self._pids: dict[int, int] = {}
+        """The processes of this host's trainers, by rank."""
+
+    def client(self) -> dist.Store:
+        """Another connection to the store: one that waits answers to nobody else."""
+        return dist.PrefixStore(self._prefix, _connected(self.place, opens=False))
+
+    def tell(self, key: str, value: Any) -> None:
+        """Write down what all may read; it can be pickled."""
+        self.store.set(key, pickle.dumps(value))  # type: ignore[arg-type]  # it takes bytes, too
+
+    def hear(self, key: str, until_s: float = math.inf) -> Any:
+        """Wait for what somebody tells.
+
+        Args:
+            key: of it.
+            until_s: when to give up, by the monotonic clock.
+
+        Raises:
+            Failure: where one has failed meanwhile.
+            TimeoutError: where nobody tells it in time.
+        """
+        while not self.store.check([key]):
+            self.look()
+            if time.monotonic() > until_s:
+                raise TimeoutError
+            time.sleep(POLL_S)
+        return pickle.loads(self.store.get(key))
+
+    def gather(self, key: str, value: Any) -> list[Any]:
+        """What all tell, by rank; all make the call. Raises what :meth:`hear` does."""
+        self.tell(f"{key}/{self.place.rank}", value)
+        return [self.hear(f"{key}/{rank}") for rank in range(self.place.world)]
+
+    def look(self) -> None:
+        """Look whether a trainer has failed.
+
+        Raises:
+            Failure: where one has.
+        """
+        if (end := self.written(self.store)) is not None:
+            raise Failure(end)
+
+    def end_of(self, error: BaseException) -> End:
+        """Why the run ends, for a trainer that ``error`` ends; the same for all of them."""
+        if isinstance(error, Failure):
+            return error.end
+        own = End.of(error, self.place)
+        try:
+            another = self._of_another() if own.code == OURS else None
+            return self.write(another or own, self.store)
+        except (dist.DistError, RuntimeError):  # the store has ended with its host, or with trainer 0
+            if own.code != OURS:
+                return own
+            where = "trainer 0" if not self.place.served else "the host of the store"
+            line = (
+                f"{where} at {self.place.address}:{self.place.port} has gone, through which trainers find each other"
+            )
+            return End(line=f"{self.place.name}: {line}", code=OURS)
+
+    def speaks(self) -> bool:
+        """Return whether this trainer is the first of its host that asks, so that it is said once a host."""
+        try:
+            return self.store.add(f"speaks/{self.place.host}", 1) == 1
+        except (dist.DistError, RuntimeError):
+            return self.place.local == 0
+
+    def leave(self) -> None:
+        """Say that this trainer reads nothing more; the one that has the store waits for the others."""
+        try:
+            self.tell(f"left/{self.place.rank}", True)
+            left = self.store.add("left", 1)
+            deadline_s = time.monotonic() + LEAVE_S
+            while self.place.rank == 0 and not self.place.served and left < self.place.world:
+                if time.monotonic() > deadline_s:
+                    return
+                time.sleep(POLL_S)
+                left = self.store.add("left", 0)
+        except (dist.DistError, RuntimeError):
+            return
+
+    def introduce(self) -> None:
+        """Say who this trainer is, and learn who the others are, for messages; all make the call.
+
+        Raises:
+            InputError: where not all come, or the others cannot reach this one.
+        """
+        self.tell(f"who/{self.place.rank}", (self.place.name, os.getpid(), network()))
+        who, until_s = [], time.monotonic() + TIMEOUT.total_seconds()
+        try:
+            for rank in range(self.place.world):
+                who.append(self.hear(f"who/{rank}", until_s))
+        except TimeoutError:
+            came = ", ".join(dict.fromkeys(name for name, *_ in who)) or "nobody before it"
+            raise InputError(
+                f"trainer {len(who)} of {self.place.world} did not come within {TIMEOUT.seconds // 60} minutes; "
+                f"{came} came; look at the output of its host"
+            ) from None
+        self.names = {rank: name for rank, (name, *_) in enumerate(who)}
+        here = range(self.place.rank - self.place.local, self.place.rank - self.place.local + self.place.here)
+        self._pids = {rank: who[rank][1] for rank in here}
+        if self.interface == LOOPBACK and any(other != network() for *_, other in who):
+            raise InputError(
+                f"MASTER_ADDR {self.place.address} is an address of loopback here, where other hosts reach nobody; "
+                "mend /etc/hosts, or set it to an address of trainer 0's host"
+            )
+
+    def written(self, store: dist.Store) -> End | None:
+        """Why the run ends, where a trainer has written it down."""
+        return pickle.loads(store.get("end")) if store.check(["end"]) else None
+
+    def write(self, end: End, store: dist.Store) -> End:
+        """Write down why the run ends, unless another has; what stands there."""
+        there = store.compare_set("end", "", pickle.dumps(end))  # type: ignore[arg-type]
+        return cast("End", pickle.loads(there))
+
+    def killed_here(self, store: dist.Store) -> End | None:
+        """What is to be said of a trainer of this host that is gone without a word; None where all are there."""
+        for rank, pid in self._pids.items():
+            if not _is_alive(pid) and not store.check([f"left/{rank}"]):
+                return self._killed(rank)
+        return None
+
+    def _of_another(self) -> End | None:
+        """What another trainer has failed of, which broke a connection of this one's; None where nobody has."""
+        self.tell(f"broken/{self.place.rank}", True)
+        deadline_s = time.monotonic() + GRACE_S
+        while time.monotonic() < deadline_s:
+            if (end := self.written(self.store) or self.killed_here(self.store)) is not None:
+                return end
+            time.sleep(POLL_S)
+        for rank in self.names:
+            if not self.store.check([f"broken/{rank}"]):
+                return self._killed(rank)
+        return None
+
+    def _killed(self, rank: int) -> End:
+        pid = f" (pid {self._pids[rank]})" if rank in self._pids else ""
+        return End(
+            line=f"{self.names[rank]}, trainer {rank}{pid} has ended without a word: it was killed, as the kernel "
+            "does where a host runs out of memory (see its log), or its host has gone",
+            code=OURS,
+        )
+
+
+class Failure(Exception):
+    """Another trainer has failed."""
+
+    def __init__(self, end: End) -> None:
+        super().__init__(end.line)
+        self.end = end
+
+
+def network() -> tuple[str, int]:
+    """What tells the network that this process sees from those of other hosts and containers."""
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return boot, os.stat("/proc/self/ns/net").st_ino
+
+
+def interface_of(place: Place) -> str:
+    """Name of the network interface by which this host reaches the store's host.
+
+    Raises:
+        InputError: where there is none.
+    """
+    address = place.interface_address
+    for name, addresses in psutil.net_if_addrs().items():
+        if any(each.address.split("%")[0] == address for each in addresses):
+            return str(name)
+    if address.startswith("127."):
+        return LOOPBACK
+    raise InputError(f"no network interface of {place.name} has {address}, from which the way to MASTER_ADDR begins")
+
+
+@functools.cache
+def _opened(address: str, port: int) -> dist.TCPStore:
+    """The store of trainer 0, for as long as its process lives."""
+    return dist.TCPStore(address, port, world_size=None, is_master=True, wait_for_workers=False, timeout=TIMEOUT)
+
+
+def _connected(place: Place, *, opens: bool) -> dist.TCPStore:
+    """A connection to the store, which trainer 0 opens where it ``opens`` one."""
+    where = f"{place.address}:{place.port}"
+    is_first = place.rank == 0 and opens
+    try:
+        with interruptible():
+            if is_first:
+                return _opened(place.address, place.port)
+            return dist.TCPStore(
+                place.address, place.port, world_size=None, is_master=False, wait_for_workers=False, timeout=TIMEOUT
+            )
+    except (dist.DistError, RuntimeError) as error:
+        why = str(error).splitlines()[0]
+        if is_first:
+            raise InputError(
+                f"trainer 0 cannot open a store at MASTER_ADDR and MASTER_PORT, {where}: {why}"
+            ) from None
+        raise InputError(
+            f"nobody answers at MASTER_ADDR and MASTER_PORT, {where}, within {TIMEOUT.seconds // 60} minutes: {why}; "
+            "look whether trainer 0 runs there, and whether a firewall lets the port through"
+        ) from None
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
+    except psutil.NoSuchProcess:
+        return False

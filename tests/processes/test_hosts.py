@@ -1,0 +1,185 @@
+"""Trainers on several hosts: each host with memory of its own, in the pool; and started one by one, over loopback."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+import torch
+from support import pool as pool_module
+from support.hosts import train_placed
+from support.runs import all_equal, config_for, records
+
+from gsplit.config.train import TrainConfig
+from gsplit.launch.resolve import resolve
+from gsplit.parallel.host_memory import by_first, complete
+from gsplit.runs import checkpoint
+from gsplit.train import loop
+from gsplit.train.summary import finish
+
+DEFAULTS = {name: getattr(TrainConfig, name) for name in ("fan_out", "batch_size")}
+"""What subgraphs take nothing of."""
+CASES = {
+    "sage": {},
+    "gat": {"model": "gat", "heads": 2},
+    "gcn, steps of two mini-batches": {"model": "gcn", "accumulate": 2, "clip_grad_norm": 1.0},
+    "data": {"strategy": "data"},
+    "split over hosts": {"split_group": 4},
+    "metrics": {"metrics": ("macro-f1",), "save_predictions": "logits"},
+    "sampled evaluation": {"evaluate": "sampled", "metrics": ("micro-f1",)},
+    "few validated": {"validate_every_batches": 2, "validate_vertices": 20},
+    "rows copied": {"feature_dtype": "float16"},
+    "caches": {"cache": "partitioned", "cache_size": "25%"},
+    "replicated": {"strategy": "data", "cache": "replicated", "cache_size": "10%"},
+    "layer-wise": {"sampling": "ladies", "layer_sizes": (32, 32), "fan_out": TrainConfig.fan_out},
+    "subgraphs": {"sampling": "uniform", "subgraph": 40, "num_layers": 2, **DEFAULTS},
+}
+
+
+def trained_on(member, config: TrainConfig, hosts: int, *, resume: bool = False):
+    """Weights after training in the pool, the logits of all vertices and the summary, each on trainer 0 alone."""
+    member = replace(member, hosts=hosts)
+    shared = pool_module.SHARED if hosts == 1 else pool_module.OF_HOSTS[member.rank // len(member.here)]
+    config = replace(config, gpus=member.world, samplers=0, resume=config.out if resume else None)
+    trainer = loop.ready(member, resolve(config, hosts=hosts), shared)
+    loop.train(trainer)
+    weights = {name: p.detach().clone() for name, p in trainer.model.named_parameters()}
+    logits = trainer.evaluator.all_logits(trainer.model)
+    return weights, logits, finish(trainer)
+
+
+def counted(run):
+    """What is recorded of a run, but for times and settings."""
+    kept = ("epoch", "batch", "trainer", "targets", "traffic", "rows_cached", "split_group")
+    return [
+        {key: record.get(key) for key in kept} for kind in ("mini-batch", "epoch") for record in records(run, kind)
+    ]
+
+
+def assert_same_run(of_hosts, of_one, here_run, one_run, tolerance=1e-10):
+    (weights, logits, summary), (weights_of_one, logits_of_one, summary_of_one) = of_hosts, of_one
+    for name, weight in weights.items():
+        torch.testing.assert_close(weight, weights_of_one[name], rtol=0, atol=tolerance)
+    np.testing.assert_allclose(logits, logits_of_one, rtol=0, atol=1e3 * tolerance)
+    assert counted(here_run) == counted(one_run)
+    for key in summary:
+        if key.startswith(("test_", "valid_")) and key != "test_seconds":
+            assert summary[key] == pytest.approx(summary_of_one[key], abs=1e-6), key
+
+
+@pytest.mark.cases(13)
+@pytest.mark.parametrize("name", CASES)
+def test_two_hosts_train_as_one(pool, layouts, tmp_path, name):
+    config = config_for(layouts(4).path, tmp_path / "one", precision="64", **CASES[name])
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    group = {} if config.strategy == "data" or config.split_group else {"split_group": 2}
+    one = pool.run(4, trained_on, replace(config, **group), 1)
+    two = pool.run(4, trained_on, replace(config, out=tmp_path / "two"), 2)
+    assert_same_run(two[0], one[0], tmp_path / "two", tmp_path / "one")
+    assert all(all_equal(weights, two[0][0]) for weights, *_ in two)
+    if config.save_predictions != "no":
+        saved = (np.load(tmp_path / run / "predictions.npy") for run in ("one", "two"))
+        np.testing.assert_allclose(*saved, rtol=0, atol=1e-7)
+
+
+@pytest.mark.parametrize("hosts", [2, 3])
+def test_hosts_of_one_trainer_each_train_as_one(pool, layouts, tmp_path, hosts):
+    config = config_for(layouts(4).path, tmp_path / "one", precision="64")
+    for name in ("one", "several"):
+        (tmp_path / name).mkdir()
+    one = pool.run(hosts, trained_on, replace(config, strategy="data"), 1)
+    several = pool.run(hosts, trained_on, replace(config, out=tmp_path / "several"), hosts)
+    assert_same_run(several[0], one[0], tmp_path / "several", tmp_path / "one")
+    assert all(all_equal(weights, several[0][0]) for weights, *_ in several)
+
+
+def test_a_run_goes_on_with_what_trainer_0_reads(pool, layouts, tmp_path):
+    whole = config_for(layouts(4).path, tmp_path / "whole", precision="64")
+    for name in ("whole", "halves"):
+        (tmp_path / name).mkdir()
+    at_once = pool.run(4, trained_on, whole, 2)
+    halves = replace(whole, out=tmp_path / "halves")
+    pool.run(4, trained_on, replace(halves, epochs=1), 2)
+    (weights, logits, _), *_ = pool.run(4, resumed_where_one_host_has_the_run, halves)
+    assert all_equal(weights, at_once[0][0])
+    assert np.array_equal(logits, at_once[0][1])
+
+
+def resumed_where_one_host_has_the_run(member, config):
+    """As trainers do whose host has no such folder: they must not read it."""
+    with patch.object(checkpoint, "load_state", checkpoint.load_state if member.rank == 0 else no_folder):
+        return trained_on(member, config, 2, resume=True)
+
+
+def no_folder(*_):
+    raise AssertionError("this host has no folder of the run")
+
+
+def rows_of_all(member, rows):
+    """A table that each trainer fills its own rows of, as host memory is; what this trainer's host sees of it."""
+    member = replace(member, hosts=2)
+    shared = pool_module.OF_HOSTS[member.rank // len(member.here)].levels[0]
+    if member.local == 0:
+        shared.grow(8 * 3 * rows)
+    member.barrier()
+    table = shared.view((rows, 3), np.float64)
+    if member.local == 0:
+        table[:] = -1.0
+    member.barrier()
+    own = np.arange(member.rank, rows, 5)[::-1]  # rows of number 4, 9, ... are nobody's
+    table[own] = own[:, None] + np.arange(3) / 10
+    complete(member, torch.from_numpy(table), own.copy())
+    return table.copy()
+
+
+@pytest.mark.parametrize("rows", [2, 23])
+def test_rows_of_other_hosts_arrive_where_they_belong(pool, rows):
+    wanted = np.arange(rows)[:, None] + np.arange(3) / 10
+    wanted[4::5] = -1.0
+    for table in pool.run(4, rows_of_all, rows):
+        assert np.array_equal(table, wanted)
+
+
+def read_by_first(member):
+    member = replace(member, hosts=2)
+    calls = []
+    return by_first(member, lambda: calls.append(member.rank) or f"read by {member.rank}"), calls
+
+
+def test_files_are_read_by_trainer_0_alone(pool):
+    results = pool.run(4, read_by_first)
+    assert [result for result, _ in results] == ["read by 0"] * 4
+    assert [calls for _, calls in results] == [[0], [], [], []]
+
+
+def test_scripts_that_somebody_starts_once_a_trainer(pool, layouts, tmp_path):
+    """With samplers, memory by sockets and a run after the other, held against trainers that GSplit starts."""
+    changes = {"plain": {}, "over": {"split_group": 4}, "alone": {"samplers": 0, "evaluate": "sampled"}}
+    configs = {
+        name: config_for(layouts(4).path, tmp_path / name, precision="64", **each) for name, each in changes.items()
+    }
+    summaries = train_placed(tmp_path / "placed", 2, 2, [given(config) for config in configs.values()])
+    for (name, config), of_ranks in zip(configs.items(), summaries, strict=True):
+        assert all(summary == of_ranks[0] for summary in of_ranks)
+        assert json.loads((tmp_path / name / "resolved.json").read_text())["hosts"] == 2
+        one = tmp_path / f"{name} by the pool"
+        one.mkdir()
+        group = {} if config.split_group else {"split_group": 2}
+        weights, *_ = pool.run(4, trained_on, replace(config, out=one, samplers=None, **group), 1)[0]
+        assert counted(tmp_path / name) == counted(one)
+        saved = torch.load(tmp_path / name / last_checkpoint(tmp_path / name))["model"]
+        for key, weight in weights.items():
+            torch.testing.assert_close(saved[key], weight, rtol=0, atol=1e-10)
+
+
+def given(config):
+    """What a configuration gives beside the defaults, for JSON."""
+    return {name: value for name, value in vars(config).items() if value != getattr(TrainConfig(), name)}
+
+
+def last_checkpoint(run):
+    return json.loads((run / "checkpoint.json").read_text())["file"]

@@ -1,0 +1,96 @@
+"""What trainers that were started one by one tell each other, and what they say of an end."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from support.hosts import free_port
+from support.messages import line_with, says
+
+from gsplit.errors import InputError
+from gsplit.hosts import Place
+from gsplit.parallel import meeting as module
+from gsplit.parallel.meeting import End, Failure, Meeting
+
+
+def met(world, function):
+    """What a function gives for the meeting of each trainer, all in threads of one process."""
+    port = free_port()
+    number = module._meetings[0] + 1
+    opened = threading.Event()
+
+    def live(rank):
+        place = Place(rank=rank, world=world, local=0, here=1, address="127.0.0.1", port=port)
+        if rank:
+            opened.wait()
+        meeting = Meeting(place)
+        meeting.store = module.dist.PrefixStore(str(number), meeting.store.underlying_store)
+        opened.set()
+        return function(meeting)
+
+    with ThreadPoolExecutor(world) as pool:
+        return list(pool.map(live, range(world)))
+
+
+def test_all_hear_what_each_tells():
+    assert met(3, lambda meeting: meeting.gather("x", 10 * meeting.place.rank)) == [[0, 10, 20]] * 3
+
+
+def test_the_first_failure_is_everybody_s():
+    def live(meeting):
+        meeting.introduce()
+        try:
+            if meeting.place.rank == 1:
+                raise InputError("--epochs is wrong")
+            return meeting.hear("never")
+        except (Failure, InputError) as error:
+            end = meeting.end_of(error)
+            return end.line, end.code, meeting.speaks()
+
+    ends = met(2, live)
+    assert ends[0] == ends[1]
+    assert ends[0][1:] == (2, True)
+    says(ends[0][0], f"{os.uname().nodename}, --epochs, wrong")
+
+
+def test_a_broken_connection_is_laid_to_the_process_that_is_gone():
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+
+    def live(meeting):
+        if meeting.place.rank == 1:
+            meeting.tell("who/1", ("host2", gone.pid, module.network()))
+            return None
+        meeting.introduce()
+        return meeting.end_of(RuntimeError("Connection closed by peer")).line
+
+    says(met(2, live)[0], "host2, trainer 1, killed")
+
+
+def test_loopback_is_refused_between_networks(monkeypatch):
+    def live(meeting):
+        meeting.tell("who/1", ("host2", 1, ("another boot", 1)))
+        meeting.introduce()
+
+    port = free_port()
+    place = Place(rank=0, world=2, local=0, here=1, address="127.0.0.1", port=port)
+    with pytest.raises(InputError, match=line_with("MASTER_ADDR, 127.0.0.1, loopback, /etc/hosts")):
+        live(Meeting(place))
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(InputError("a"), 2), (KeyboardInterrupt(), 130), (SystemExit(143), 143), (ValueError("b"), 1)],
+)
+def test_exit_codes(error, code):
+    place = Place(rank=3, world=4, local=1, here=2, address="127.0.0.1", port=1)
+    end = End.of(error, place)
+    assert end.code == code
+    assert "\n" not in end.line
+    says(end.line, os.uname().nodename)
+    assert bool(end.trace) == (code == 1)
