@@ -219,7 +219,7 @@ class Recorder:
 
     def __init__(self, monkeypatch) -> None:
         self.told: dict = {}
-        monkeypatch.setattr("gsplit.engine.sampled.engine.SamplerPool", self._pool)
+        monkeypatch.setattr("gsplit.supply.supplied.SamplerPool", self._pool)
         self._monkeypatch = monkeypatch
 
     def _pool(self, spec, tickets, **options):
