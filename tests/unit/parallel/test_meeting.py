@@ -29,6 +29,7 @@ def met(world, function):
         if rank:
             opened.wait()
         meeting = Meeting(place)
+        assert isinstance(meeting.store, module.dist.PrefixStore)
         meeting.store = module.dist.PrefixStore(str(number), meeting.store.underlying_store)
         opened.set()
         return function(meeting)
