@@ -130,7 +130,7 @@ def test_models_and_decoders_pass(checked, score):
         {"score_at": "destination", "corrupt": "source"},
         {"pairs": "edges", "loss": "softmax", "negatives": "in-batch", "log_q": True},
     ],
-    ids=str,
+    ids=["loss", "score_at", "pairs"],
 )
 def test_the_pairs_are_those_of_the_run(checked, changes):
     said = checked(**changes)
