@@ -123,7 +123,7 @@ def met(place: Place, silence_s: float) -> Iterator[Meeting]:
         pulse = Pulse(meeting, silence_s, partial(_end_now, place))
         yield meeting
     except BaseException as error:
-        end = meeting.end_of(error)
+        end = meeting.end_of(error, str(error) if isinstance(error, ProcessDied) else None)
         write_error_file(place, end.line)
         speaks = meeting.speaks()
         meeting.leave()
@@ -281,7 +281,7 @@ def _handed(meeting: Meeting, task: Task, layout: Layout) -> Iterator[tuple[Shar
                         handing.send(peer, (shared, theirs := supplier.ends[handing.receive(peer)]))
                         theirs.close()
             yield shared, end
-    except EOFError as error:  # of a pipe of its
+    except (EOFError, BrokenPipeError) as error:  # of a pipe of its
         raise supplier.failure() or error from error
     finally:
         supplier.end()

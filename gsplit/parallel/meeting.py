@@ -12,7 +12,7 @@ import os
 import pickle
 import time
 import traceback
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, cast
@@ -32,6 +32,8 @@ GRACE_S = 2.0
 """Seconds in which the cause of a broken connection is to be written down."""
 LEAVE_S = 5.0
 """Seconds that the trainer with the store stays for the others to read in it."""
+PULSE = "pulse/{}"
+"""Key of what a host counts, by its number, while its first trainer lives."""
 LOOPBACK = "lo"
 """Name of the interface by which a host reaches itself alone."""
 OURS = 1
@@ -130,13 +132,20 @@ class Meeting:
         if (end := self.written(self.store)) is not None:
             raise Failure(end)
 
-    def end_of(self, error: BaseException) -> End:
-        """Why the run ends, for a trainer that ``error`` ends; the same for all of them."""
+    def end_of(self, error: BaseException, cause: str | None = None) -> End:
+        """Why the run ends, for a trainer that ``error`` ends; the same for all of them.
+
+        Args:
+            error: what ended it.
+            cause: its words, where it is known that no other trainer is behind it.
+        """
         if isinstance(error, Failure):
             return error.end
         own = End.of(error, self.place)
+        if cause is not None:
+            own = replace(own, line=f"{self.place.name}, trainer {self.place.rank}: {cause.splitlines()[-1]}")
         try:
-            another = self._of_another() if own.code == OURS else None
+            another = self._of_another() if own.code == OURS and cause is None else None
             return self.write(another or own, self.store)
         except (dist.DistError, RuntimeError):  # the store has ended with its host, or with trainer 0
             if own.code != OURS:
@@ -152,7 +161,8 @@ class Meeting:
         try:
             return self.store.add(f"speaks/{self.place.host}", 1) == 1
         except (dist.DistError, RuntimeError):
-            return self.place.local == 0
+            # Where the store was trainer 0's, that has ended; the next one of its host speaks.
+            return self.place.local == int(self.place.host == 0 and not self.place.served)
 
     def leave(self) -> None:
         """Say that this trainer reads nothing more; the one that has the store waits for the others."""
@@ -213,15 +223,23 @@ class Meeting:
     def _of_another(self) -> End | None:
         """What another trainer has failed of, which broke a connection of this one's; None where nobody has."""
         self.tell(f"broken/{self.place.rank}", True)
-        deadline_s = time.monotonic() + GRACE_S
+        before, deadline_s = self._pulses(), time.monotonic() + GRACE_S
         while time.monotonic() < deadline_s:
             if (end := self.written(self.store) or self.killed_here(self.store)) is not None:
                 return end
             time.sleep(POLL_S)
+        pulses = self._pulses()
         for rank in self.names:
-            if not self.store.check([f"broken/{rank}"]):
+            host = rank // self.place.here
+            beats = host == self.place.host or pulses.get(host) != before.get(host)  # it only waits for this one
+            if not beats and not self.store.check([f"broken/{rank}"]):
                 return self._killed(rank)
         return None
+
+    def _pulses(self) -> dict[int, bytes]:
+        """What hosts have counted until now; those that have not begun are left out."""
+        keys = {host: PULSE.format(host) for host in range(self.place.hosts)}
+        return {host: self.store.get(key) for host, key in keys.items() if self.store.check([key])}
 
     def _killed(self, rank: int) -> End:
         pid = f" (pid {self._pids[rank]})" if rank in self._pids else ""

@@ -22,12 +22,12 @@ from collections.abc import Callable
 
 import torch.distributed as dist
 
-from gsplit.parallel.meeting import OURS, End, Meeting
+from gsplit.parallel.meeting import OURS, PULSE, End, Meeting
 
 BEAT_S = 1.0
 """Seconds between two counts, at most; a quarter of ``--silence`` where that is less."""
-END_S = 5.0
-"""Seconds that a trainer has to find out for itself that another has failed."""
+END_S = 3.0
+"""Seconds that a trainer has to find out for itself that another has failed; the store stays for longer."""
 LOOK_S = 0.25
 """Seconds between two looks at the clock."""
 
@@ -68,7 +68,7 @@ class Pulse:
             count += 1
             try:
                 if self._place.local == 0:
-                    self._store.set(f"pulse/{self._place.host}", str(count))
+                    self._store.set(PULSE.format(self._place.host), str(count))
                 self._hear()
                 self._answered_s, self._deaf_s = time.monotonic(), 0.0
             except (dist.DistError, RuntimeError):
@@ -76,7 +76,7 @@ class Pulse:
 
     def _hear(self) -> None:
         for host, (before, _) in list(self._counts.items()):
-            key = f"pulse/{host}"
+            key = PULSE.format(host)
             if self._store.check([key]) and (counted := self._store.get(key)) != before:
                 self._counts[host] = counted, time.monotonic()
         if self._found is None:

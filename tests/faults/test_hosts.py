@@ -112,6 +112,30 @@ def test_a_trainer_that_is_killed_ends_all(started, tmp_path):
     wait_until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in helpers), 10.0, lambda: helpers)
 
 
+@pytest.mark.parametrize("here", [1, 2])
+def test_a_supplier_that_is_killed_is_the_cause_on_both_hosts(started, tmp_path, here):
+    run = tmp_path / "run"
+    trainers = started(here, *ENDLESS, "--out", run)
+    wait_until(lambda: trains(run), ENDED_S, trainers.told)
+    (supplier,) = children_of(trainers.processes[0].pid)
+    os.kill(supplier, signal.SIGKILL)
+    assert trainers.codes() == [1] * 2 * here
+    for lines in trainers.last_lines():
+        assert len(lines) == 1
+        says(lines[0], f"trainer 0, supplier, pid {supplier}, without a word")
+
+
+def test_the_host_of_a_killed_store_speaks(started, tmp_path):
+    run = tmp_path / "run"
+    trainers = started(2, *ENDLESS, "--out", run)
+    wait_until(lambda: trains(run), ENDED_S, trainers.told)
+    trainers.processes[0].kill()
+    assert trainers.codes() == [-signal.SIGKILL, 1, 1, 1]
+    for lines in trainers.last_lines():
+        assert len(lines) == 1
+        says(lines[0], "trainer 0")
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_one_that_is_asked_to_stop_stops_all(started, tmp_path, number, code):
     run = tmp_path / "run"

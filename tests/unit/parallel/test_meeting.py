@@ -73,6 +73,25 @@ def test_a_broken_connection_is_laid_to_the_process_that_is_gone():
     says(met(2, live)[0], "host2, trainer 1, killed")
 
 
+def test_a_host_that_beats_is_not_blamed_for_waiting(monkeypatch):
+    monkeypatch.setattr(module, "GRACE_S", 0.3)
+    done = threading.Event()
+
+    def live(meeting):
+        meeting.introduce()
+        if meeting.place.rank == 0:
+            end = meeting.end_of(ValueError("of the model of this trainer")).line
+            done.set()
+            return end
+        for count in range(10_000):
+            meeting.store.set(module.PULSE.format(1), str(count))
+            if done.wait(0.01):
+                break
+        return None
+
+    says(met(2, live)[0], "trainer 0 failed, ValueError, of the model")
+
+
 def test_loopback_is_refused_between_networks(monkeypatch):
     def live(meeting):
         meeting.tell("who/1", ("host2", 1, ("another boot", 1)))
