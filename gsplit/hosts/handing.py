@@ -6,6 +6,7 @@ connects must be of the same user. What is sent is pickled, with the descriptors
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import pickle
@@ -74,14 +75,19 @@ def receive(source: socket.socket) -> Any:
 
     Raises:
         EOFError: where the other has ended.
+        OSError: where this process may not open as many files.
     """
     length, number = HEADER.unpack(_exactly(source, HEADER.size))
     descriptors: list[int] = []
     while len(descriptors) < number:
-        data, more, *_ = socket.recv_fds(source, 1, AT_A_TIME)
+        data, more, flags, _ = socket.recv_fds(source, 1, AT_A_TIME)
         if not data:
             raise EOFError
         descriptors += more
+        if flags & socket.MSG_CTRUNC:  # the others are lost
+            for descriptor in descriptors:
+                os.close(descriptor)
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
     for descriptor in descriptors:
         os.set_inheritable(descriptor, False)
     return _Unpickler(io.BytesIO(_exactly(source, length)), descriptors).load()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import resource
 import secrets
 import socket
 import threading
@@ -71,3 +72,24 @@ def test_other_users_are_turned_away(monkeypatch):
         monkeypatch.setattr(os, "getuid", lambda: 12345)
         with pytest.raises(InputError, match=line_with("user, 0" if os.geteuid() == 0 else "user")):
             handing.connected(name)
+
+
+def test_too_few_open_files_are_an_error_and_no_wait():
+    buffers = [SharedBuffer("test") for _ in range(5)]
+    here, there = socket.socketpair()
+    handing.send(here, buffers)
+    before = len(os.listdir("/proc/self/fd"))
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    highest = max(map(int, os.listdir("/proc/self/fd")))
+    spare = [os.dup(0) for _ in range(highest)]  # no number below the highest is free
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(spare) + 3, hard))
+        with pytest.raises(OSError, match="open files"):
+            handing.receive(there)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for descriptor in spare:
+            os.close(descriptor)
+    assert len(os.listdir("/proc/self/fd")) == before
+    for each in (*buffers, here, there):
+        each.close()
