@@ -135,10 +135,10 @@ def met(place: Place, silence_s: float) -> Iterator[Meeting]:
             pulse.close()
 
 
-def _end_now(place: Place, end: End) -> None:
+def _end_now(place: Place, end: End, speaks: bool) -> None:
     """End this process from another thread, where its main one may wait for ever; one of each host says why."""
     write_error_file(place, end.line)
-    if place.local == 0:
+    if speaks:
         say_error(f"{end.trace}\nerror: {end.line}".strip())
     leave_at_once(end.code)
 

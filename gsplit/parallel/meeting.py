@@ -89,6 +89,7 @@ class Meeting:
         """The store; its keys are this meeting's alone."""
         self.names: dict[int, str] = {}
         """The names of the hosts of all trainers, by rank; once they are introduced."""
+        self._speaks = False
         self._pids: dict[int, int] = {}
         """The processes of this host's trainers, by rank."""
 
@@ -156,10 +157,11 @@ class Meeting:
             )
             return End(line=f"{self.place.name}: {line}", code=OURS)
 
-    def speaks(self) -> bool:
+    def speaks(self, store: dist.Store | None = None) -> bool:
         """Return whether this trainer is the first of its host that asks, so that it is said once a host."""
         try:
-            return self.store.add(f"speaks/{self.place.host}", 1) == 1
+            self._speaks = self._speaks or (store or self.store).add(f"speaks/{self.place.host}", 1) == 1
+            return self._speaks
         except (dist.DistError, RuntimeError):
             # Where the store was trainer 0's, that has ended; the next one of its host speaks.
             return self.place.local == int(self.place.host == 0 and not self.place.served)

@@ -38,10 +38,10 @@ class Pulse:
     Args:
         meeting: of this trainer.
         silence_s: seconds without a count after which a host, or the store, is taken for gone.
-        end: called with why this process ends; it does not return.
+        end: called with why this process ends, and whether it says so for its host; it does not return.
     """
 
-    def __init__(self, meeting: Meeting, silence_s: float, end: Callable[[End], None]) -> None:
+    def __init__(self, meeting: Meeting, silence_s: float, end: Callable[[End, bool], None]) -> None:
         self._meeting, self._silence_s, self._end = meeting, silence_s, end
         self._place, self._store = meeting.place, meeting.client()
         self._beat_s = min(BEAT_S, silence_s / 4)
@@ -85,6 +85,9 @@ class Pulse:
             elif (end := self._meeting.killed_here(self._store)) is not None:
                 self._found = self._meeting.write(end, self._store), time.monotonic() + BEAT_S
 
+        if self._found is not None and time.monotonic() > self._found[1]:
+            self._end(self._found[0], self._meeting.speaks(self._store))
+
     def _watch(self) -> None:
         looked_s = time.monotonic()
         while not self._closed.wait(LOOK_S):
@@ -92,11 +95,11 @@ class Pulse:
             # Where this process was stopped, or did not get at Python's lock, it could not have heard anything.
             self._deaf_s += max(0.0, now_s - looked_s - 2 * LOOK_S)
             looked_s = now_s
-            if self._found is not None and now_s > self._found[1]:
-                self._end(self._found[0])
+            if self._found is not None and now_s > self._found[1] + 2 * BEAT_S:  # the store does not answer
+                self._end(self._found[0], self._place.local == 0)
             line = self._silent(now_s)
             if line is not None:
-                self._end(End(line=f"{self._place.name}: {line}", code=OURS))
+                self._end(End(line=f"{self._place.name}: {line}", code=OURS), self._place.local == 0)
 
     def _silent(self, now_s: float) -> str | None:
         """Who has been silent for too long; None for nobody."""
