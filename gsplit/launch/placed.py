@@ -126,6 +126,8 @@ def met(place: Place, silence_s: float) -> Iterator[Meeting]:
         end = meeting.end_of(error, str(error) if isinstance(error, ProcessDied) else None)
         write_error_file(place, end.line)
         speaks = meeting.speaks()
+        if pulse is not None:
+            pulse.close()  # it would end this process, in which others still read
         meeting.leave()
         raise raised(end, speaks=speaks) from error
     else:

@@ -169,8 +169,7 @@ class Meeting:
     def leave(self) -> None:
         """Say that this trainer reads nothing more; the one that has the store waits for the others."""
         try:
-            self.tell(f"left/{self.place.rank}", True)
-            left = self.store.add("left", 1)
+            left = self.count_out(self.store)
             deadline_s = time.monotonic() + LEAVE_S
             while self.place.rank == 0 and not self.place.served and left < self.place.world:
                 if time.monotonic() > deadline_s:
@@ -179,6 +178,11 @@ class Meeting:
                 left = self.store.add("left", 0)
         except (dist.DistError, RuntimeError):
             return
+
+    def count_out(self, store: dist.Store) -> int:
+        """Say that this trainer reads nothing more; returns how many do not."""
+        store.set(f"left/{self.place.rank}", pickle.dumps(True))  # type: ignore[arg-type]  # it takes bytes, too
+        return store.add("left", 1)
 
     def introduce(self) -> None:
         """Say who this trainer is, and learn who the others are, for messages; all make the call.

@@ -27,7 +27,9 @@ from gsplit.parallel.meeting import OURS, PULSE, End, Meeting
 BEAT_S = 1.0
 """Seconds between two counts, at most; a quarter of ``--silence`` where that is less."""
 END_S = 3.0
-"""Seconds that a trainer has to find out for itself that another has failed; the store stays for longer."""
+"""Seconds that a trainer has to find out for itself that another has failed."""
+STAYS_S = 2.0
+"""Seconds more that the trainer with the store has, so that the others have read in it why."""
 LOOK_S = 0.25
 """Seconds between two looks at the clock."""
 
@@ -80,13 +82,15 @@ class Pulse:
             if self._store.check([key]) and (counted := self._store.get(key)) != before:
                 self._counts[host] = counted, time.monotonic()
         if self._found is None:
+            from_s = time.monotonic() + (STAYS_S if self._place.rank == 0 and not self._place.served else 0)
             if (end := self._meeting.written(self._store)) is not None:
-                self._found = end, time.monotonic() + END_S
+                self._found = end, from_s + END_S
             elif (end := self._meeting.killed_here(self._store)) is not None:
-                self._found = self._meeting.write(end, self._store), time.monotonic() + BEAT_S
-
-        if self._found is not None and time.monotonic() > self._found[1]:
-            self._end(self._found[0], self._meeting.speaks(self._store))
+                self._found = self._meeting.write(end, self._store), from_s + BEAT_S
+        if self._found is not None and time.monotonic() > self._found[1] and not self._closed.is_set():
+            speaks = self._meeting.speaks(self._store)
+            self._meeting.count_out(self._store)
+            self._end(self._found[0], speaks)
 
     def _watch(self) -> None:
         looked_s = time.monotonic()
