@@ -91,5 +91,7 @@ def test_too_few_open_files_are_an_error_and_no_wait():
         for descriptor in spare:
             os.close(descriptor)
     assert len(os.listdir("/proc/self/fd")) == before
-    for each in (*buffers, here, there):
-        each.close()
+    for buffer in buffers:
+        buffer.close()
+    here.close()
+    there.close()
