@@ -115,9 +115,9 @@ def test_a_file_without_a_value_is_damaged(config, tmp_path):
 
 
 def test_what_results_depend_on_is_refused():
-    """``order`` and what is exchanged are given for time, though they change results."""
+    """``order``, what is exchanged and where pairs are scored are given for time, though they change results."""
     changing = set(marked(TrainConfig, RESULTS)) & set(marked(TrainConfig, COST))
-    assert changing == {"order", "exchange", "exchange_dtype"}
+    assert changing == {"order", "exchange", "exchange_dtype", "score_at"}
 
 
 def test_a_run_that_goes_on_is_refused_what_is_given_now_and_warned_of_what_was_before(config, caplog, tmp_path):
