@@ -30,7 +30,7 @@ from gsplit.config.run import EvaluationConfig, RunConfig
 from gsplit.config.sampling import SamplingConfig
 from gsplit.config.train import TrainConfig
 from gsplit.data import __main__ as data
-from gsplit.data.build import BuildOptions
+from gsplit.data.build_options import BuildOptions
 from gsplit.data.importers.keys import Keys
 from gsplit.data.importers.link_files import LinkFiles
 from gsplit.data.importers.named_edges import IdOptions

@@ -16,7 +16,8 @@ from experiments.shared.systems import OURS, systems_of
 from experiments.shared.traffic import Cache, GroupedCache, Loads, NoCache, loads_by_trainer
 from gsplit.data import Layout
 from gsplit.features.placement import prefixes
-from gsplit.sampling.segment import LayerHeader, Segment
+from gsplit.sampling.segment import Segment
+from gsplit.sampling.segment_headers import LayerHeader
 
 
 @dataclass(frozen=True, kw_only=True)

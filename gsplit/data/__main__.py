@@ -9,7 +9,7 @@ from gsplit import cli
 from gsplit.config.flags import Positional
 from gsplit.data import layout, store
 from gsplit.data.api import make_store
-from gsplit.data.build import BuildOptions
+from gsplit.data.build_options import BuildOptions
 from gsplit.data.importers import USUAL
 from gsplit.data.importers.keys import Keys
 from gsplit.data.importers.link_files import NO_LINKS, LinkFiles

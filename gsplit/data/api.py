@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from gsplit.config.fields import check_options
-from gsplit.data.build import BuildOptions, fill_store
+from gsplit.data.build import fill_store
+from gsplit.data.build_options import BuildOptions
 from gsplit.data.folders import writing_folder
 from gsplit.data.importers.databases import shown_source
 from gsplit.data.importers.keys import Keys

@@ -7,20 +7,20 @@ the vertex sets. Nothing is left of a store that fails anywhere.
 from __future__ import annotations
 
 import logging
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gsplit.config.fields import Accepted, Checked, Range
 from gsplit.data.adjacency import Cleaning, Tally, check_num_vertices, write_adjacency
+from gsplit.data.build_options import BuildOptions
 from gsplit.data.columns.written import write_features
 from gsplit.data.description import read_description
 from gsplit.data.edge_history import KEY as HISTORY
-from gsplit.data.edge_history import EdgeHistory, Rule
+from gsplit.data.edge_history import EdgeHistory
 from gsplit.data.folders import FolderWriter, writing_folder
 from gsplit.data.graph import VERTEX_SETS, GraphArrays, check_ids, check_vertex_sets, open_arrays
 from gsplit.data.ids import kept_ids
@@ -29,12 +29,12 @@ from gsplit.data.importers.arrays import check_class_count, clean_labels, entry_
 from gsplit.data.importers.source import GraphSource
 from gsplit.data.labels.class_names import checked_names
 from gsplit.data.labels.notes import remark
-from gsplit.data.labels.random_sets import check_shares, random_sets
+from gsplit.data.labels.random_sets import random_sets
 from gsplit.data.labels.time_sets import check_bounds, sets_by_time
 from gsplit.data.links.edge_sets import Links, check_ends, check_links, check_pairs, check_rows
 from gsplit.data.links.hard_negatives import matched_rows, write_hard_negatives
-from gsplit.data.links.held_out import HeldOut, Leaks, Withheld
-from gsplit.data.links.random_edges import Hashes, RandomEdges, check_edge_shares, hashes_of_ids, hashes_of_numbers
+from gsplit.data.links.held_out import HeldOut, Withheld
+from gsplit.data.links.random_edges import Hashes, RandomEdges, hashes_of_ids, hashes_of_numbers
 from gsplit.data.links.supervision import Share, Supervised
 from gsplit.data.links.time_edges import TimedEdges
 from gsplit.data.repeats import OUTCOMES, counted, resolved
@@ -42,62 +42,6 @@ from gsplit.data.store import FILE, FORMAT, VERSION, describe, save_links, versi
 from gsplit.errors import InputError
 
 logger = logging.getLogger(__name__)
-
-FeatureDtype = Literal["float32", "float16", "float64"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class BuildOptions(Checked):
-    """Changes to a source while it is copied."""
-
-    # The docstrings are the help of the command.
-
-    undirected: bool = False
-    """Add the reverse of every edge, with its weight, where it is not there; of repeated edges that are kept as many
-    reverses as there are edges."""
-    self_loops: Literal["keep", "drop", "add"] = "keep"
-    """Keep or drop self-loops, or add one, of weight 1, to each vertex that has none."""
-    duplicates: Rule | None = None
-    """What becomes of equal edges: one edge with the weight of the first or last of them, the sum, mean or greatest
-    (max) of their weights, or how many they are (count; sum, too, where there are no weights); or keep all of them,
-    or refuse them. By default first; keep for GSplit's own .npz and synthetic graphs. drop is an older word for
-    first."""
-    split: Annotated[tuple[float | str, ...], Accepted(check_shares)] = ()
-    """Shares of the labelled vertices to draw for train, valid and test, as 0.6,0.2,0.2, where the source has no
-    such sets; or, with --split-by, two bounds, as 2024-01-01,2024-07-01."""
-    stratify: bool = False
-    """Draw the sets of --split class by class, so that each class has these shares in each of them, rounded. Of a
-    class with few vertices a small set may get none."""
-    seed: Annotated[int, Range(0)] = 0
-    """Seed of --split and --edge-split, and of a synthetic graph."""
-    edge_split: Annotated[tuple[float | str, ...], Accepted(check_edge_shares)] = ()
-    """Shares of the pairs of vertices to draw for train, valid and test, as 0.85,0.05,0.1, to predict links. All
-    edges between two vertices fall together; those of valid and test are no edges of the graph any more. Or, with
-    --edge-time, two bounds, as 2024-01-01,2024-07-01."""
-    leaks: Leaks = "refuse"
-    """What becomes of message edges that are validation or test pairs, or their reverses, and of pairs in two sets:
-    refuse them, drop them, or keep them."""
-    message_edges: Literal["train", "all"] | None = None
-    """Edges along which vertices aggregate: all of the source but those of validation and test pairs (the default),
-    or those of the training pairs alone, in both directions."""
-    supervision: Annotated[float | None, Range(above=0, below=1)] = None
-    """Share of the training pairs to take out of the message edges, with their reverses; only these are trained on
-    then."""
-    num_vertices: Annotated[int | None, Range(1)] = None
-    """Number of vertices; by default what the source, features or labels tell, or the largest id."""
-    task: Literal["classification", "regression"] = "classification"
-    """Kind of labels: of a classification one class a vertex, or a column of 0 and 1 a class; of a regression
-    numbers to be predicted, one or several columns, NaN or nothing where there is none."""
-    feature_dtype: FeatureDtype | None = None
-    """Store features in this type; by default float16 stays and all else becomes float32. Models take float64 as it
-    is with --precision 64, else rounded to float32."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.stratify and not self.split:
-            raise InputError("--stratify is for --split; add the shares, such as --split 0.6,0.2,0.2, or drop it")
-        if self.stratify and self.task == "regression":
-            raise InputError("--stratify draws class by class, and --task regression has no classes; drop it")
 
 
 def build_store(

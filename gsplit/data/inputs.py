@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from gsplit.data.append.grow import from_store, is_store
-from gsplit.data.build import BuildOptions
+from gsplit.data.build_options import BuildOptions
 from gsplit.data.importers import check_of_kind, databases, edge_table, kind_of, load_source
 from gsplit.data.importers.attached import attach
 from gsplit.data.importers.edge_times import edge_times

@@ -7,15 +7,16 @@ trainer that only sees a connection break waits a moment for what another has wr
 from __future__ import annotations
 
 import functools
-import math
 import os
 import pickle
 import time
 import traceback
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import psutil
 import torch.distributed as dist
@@ -24,16 +25,23 @@ from gsplit.errors import InputError, refused_by_host
 from gsplit.host import interruptible
 from gsplit.hosts import Place
 
+T = TypeVar("T")
 TIMEOUT = timedelta(minutes=10)
 """How long trainers wait for the store to be there."""
+LONGEST = timedelta(hours=12)
+"""How long a trainer waits for what another tells, who may have much to read or to evaluate; one that is gone is
+found out sooner."""
 POLL_S = 0.05
-"""Seconds between two looks at the store. Nobody waits in it: a signal would wait, too."""
+"""Seconds between two looks at the store. Nobody waits in it: a signal would wait, too, and PyTorch warns of waits
+that end with nothing."""
 GRACE_S = 2.0
 """Seconds in which the cause of a broken connection is to be written down."""
 LEAVE_S = 5.0
 """Seconds that the trainer with the store stays for the others to read in it."""
 PULSE = "pulse/{}"
 """Key of what a host counts, by its number, while its first trainer lives."""
+LEFT = "left/{}"
+"""Key of a trainer, by its rank, that reads nothing more."""
 LOOPBACK = "lo"
 """Name of the interface by which a host reaches itself alone."""
 OURS = 1
@@ -101,22 +109,26 @@ class Meeting:
         """Write down what all may read; it can be pickled."""
         self.store.set(key, pickle.dumps(value))  # type: ignore[arg-type]  # it takes bytes, too
 
-    def hear(self, key: str, until_s: float = math.inf) -> Any:
+    def hear(self, key: str, within: timedelta = LONGEST) -> Any:
         """Wait for what somebody tells.
 
         Args:
             key: of it.
-            until_s: when to give up, by the monotonic clock.
+            within: when to give up.
 
         Raises:
             Failure: where one has failed meanwhile.
             TimeoutError: where nobody tells it in time.
         """
-        while not self.store.check([key]):
-            self.look()
-            if time.monotonic() > until_s:
-                raise TimeoutError
-            time.sleep(POLL_S)
+
+        def told() -> bool:
+            if not self.store.check([key]):
+                self.look()
+                return False
+            return True
+
+        if not _until(told, within.total_seconds()):
+            raise TimeoutError(f"no trainer has told {key!r} within {within}")
         return pickle.loads(self.store.get(key))
 
     def gather(self, key: str, value: Any) -> list[Any]:
@@ -168,21 +180,15 @@ class Meeting:
 
     def leave(self) -> None:
         """Say that this trainer reads nothing more; the one that has the store waits for the others."""
-        try:
-            left = self.count_out(self.store)
-            deadline_s = time.monotonic() + LEAVE_S
-            while self.place.rank == 0 and not self.place.served and left < self.place.world:
-                if time.monotonic() > deadline_s:
-                    return
-                time.sleep(POLL_S)
-                left = self.store.add("left", 0)
-        except (dist.DistError, RuntimeError):
-            return
+        with suppress(dist.DistError, RuntimeError):
+            self.count_out(self.store)
+            if self.place.rank == 0 and not self.place.served:
+                everybody = [LEFT.format(rank) for rank in range(self.place.world)]
+                _until(lambda: self.store.check(everybody), LEAVE_S)
 
-    def count_out(self, store: dist.Store) -> int:
-        """Say that this trainer reads nothing more; returns how many do not."""
-        store.set(f"left/{self.place.rank}", pickle.dumps(True))  # type: ignore[arg-type]  # it takes bytes, too
-        return store.add("left", 1)
+    def count_out(self, store: dist.Store) -> None:
+        """Say that this trainer reads nothing more."""
+        store.set(LEFT.format(self.place.rank), "")
 
     def introduce(self) -> None:
         """Say who this trainer is, and learn who the others are, for messages; all make the call.
@@ -194,7 +200,7 @@ class Meeting:
         who, until_s = [], time.monotonic() + TIMEOUT.total_seconds()
         try:
             for rank in range(self.place.world):
-                who.append(self.hear(f"who/{rank}", until_s))
+                who.append(self.hear(f"who/{rank}", timedelta(seconds=max(0.0, until_s - time.monotonic()))))
         except TimeoutError:
             came = ", ".join(dict.fromkeys(name for name, *_ in who)) or "nobody before it"
             raise InputError(
@@ -222,18 +228,16 @@ class Meeting:
     def killed_here(self, store: dist.Store) -> End | None:
         """What is to be said of a trainer of this host that is gone without a word; None where all are there."""
         for rank, pid in self._pids.items():
-            if not _is_alive(pid) and not store.check([f"left/{rank}"]):
+            if not _is_alive(pid) and not store.check([LEFT.format(rank)]):
                 return self._killed(rank)
         return None
 
     def _of_another(self) -> End | None:
         """What another trainer has failed of, which broke a connection of this one's; None where nobody has."""
         self.tell(f"broken/{self.place.rank}", True)
-        before, deadline_s = self._pulses(), time.monotonic() + GRACE_S
-        while time.monotonic() < deadline_s:
-            if (end := self.written(self.store) or self.killed_here(self.store)) is not None:
-                return end
-            time.sleep(POLL_S)
+        before = self._pulses()
+        if (end := _until(lambda: self.written(self.store) or self.killed_here(self.store), GRACE_S)) is not None:
+            return end
         pulses = self._pulses()
         for rank in self.names:
             host = rank // self.place.here
@@ -254,6 +258,14 @@ class Meeting:
             "does where a host runs out of memory (see its log), or its host has gone",
             code=OURS,
         )
+
+
+def _until(condition: Callable[[], T], limit_s: float) -> T:
+    """What a condition gives once it holds, or when the limit is over."""
+    until_s = time.monotonic() + limit_s
+    while not (found := condition()) and time.monotonic() < until_s:
+        time.sleep(POLL_S)
+    return found
 
 
 class Failure(Exception):

@@ -19,6 +19,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 import torch.distributed as dist
 
@@ -68,13 +69,11 @@ class Pulse:
         count = 0
         while not self._closed.wait(self._beat_s if count else 0):
             count += 1
-            try:
+            with suppress(dist.DistError, RuntimeError):  # the next beat tries again
                 if self._place.local == 0:
                     self._store.set(PULSE.format(self._place.host), str(count))
                 self._hear()
                 self._answered_s, self._deaf_s = time.monotonic(), 0.0
-            except (dist.DistError, RuntimeError):
-                time.sleep(self._beat_s)
 
     def _hear(self) -> None:
         for host, (before, _) in list(self._counts.items()):

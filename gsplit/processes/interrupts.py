@@ -11,7 +11,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 from gsplit.host import end_tidily
@@ -106,15 +106,9 @@ class Asked:
 def asked(stop: Callable[[], object], *, says: bool) -> Iterator[Asked]:
     """Have Ctrl-C and SIGTERM, unless they are handled otherwise, ask to stop until the block ends."""
     noted = Asked(stop, says=says)
-    before = _ours(True)
-    for number in before:
-        signal.signal(number, noted.note)
-    try:
+    # Of a run that stops for one the next would tear the end apart.
+    with _handled(noted.note, after=lambda handler: signal.SIG_IGN if noted.number else handler):
         yield noted
-    finally:
-        for number, handler in before.items():
-            # Of a run that stops for one the next would tear the end apart.
-            signal.signal(number, signal.SIG_IGN if noted.number else handler)
 
 
 @contextmanager
@@ -127,20 +121,28 @@ def interrupts(asking: bool) -> Iterator[Interrupts]:
     Args:
         asking: whether there is anyone to ask; otherwise signals are left alone.
     """
-    noted = Interrupts()
-    before = _ours(asking)
-    for number in before:
-        signal.signal(number, noted.note)
-    try:
+    with closing(Interrupts()) as noted, _handled(noted.note, asking):
         yield noted
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        noted.close()
 
 
-def _ours(asking: bool) -> dict[signal.Signals, Any]:
-    """The signals that ask to stop, with their handlers, unless the process handles them in a way of its own."""
+@contextmanager
+def _handled(
+    note: Callable[[int, Any], None], asking: bool = True, after: Callable[[Any], Any] = lambda handler: handler
+) -> Iterator[None]:
+    """Handle the signals that ask to stop, unless the process handles them in a way of its own.
+
+    Args:
+        note: handles them in the block.
+        asking: whether to handle any.
+        after: of a handler before the block, that after it.
+    """
     ours = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: end_tidily}
     reach = asking and threading.current_thread() is threading.main_thread()
-    return {number: handler for number, handler in ours.items() if reach and signal.getsignal(number) is handler}
+    before = {number: handler for number, handler in ours.items() if reach and signal.getsignal(number) is handler}
+    for number in before:
+        signal.signal(number, note)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, after(handler))

@@ -18,9 +18,10 @@ from gsplit.engine.step import StepResult, backward
 from gsplit.parallel import Member
 from gsplit.parallel.join import joined
 from gsplit.supply.pipes import TrainerEnd
-from gsplit.train.epochs import Epochs, restore
+from gsplit.train.epochs import Epochs
 from gsplit.train.finite import check_mini_batch
 from gsplit.train.own_loop import NOTHING, Handed, train_by
+from gsplit.train.saving import restore
 from gsplit.train.summary import finish
 from gsplit.train.trainer import Trainer
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from gsplit.data import GraphArrays
-from gsplit.data.build import BuildOptions, build_store
+from gsplit.data.build import build_store
+from gsplit.data.build_options import BuildOptions
 from gsplit.data.importers.source import GraphSource
 
 ARRAYS = ("indptr", "indices", "features", "labels", "edge_weight", "train_idx", "valid_idx", "test_idx")

@@ -9,7 +9,7 @@ from typing import NamedTuple, cast
 
 from gsplit.data.append import grown_from
 from gsplit.data.append.new_edges import joined_edges, named_ids, read_new_edges
-from gsplit.data.build import BuildOptions, FeatureDtype
+from gsplit.data.build_options import BuildOptions, FeatureDtype
 from gsplit.data.graph import GraphArrays
 from gsplit.data.ids.named_ids import NamedIds
 from gsplit.data.ids.prefixes import prefixes_of

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 from gsplit.config.fields import check_options
 from gsplit.data.api import options_of
-from gsplit.data.build import BuildOptions, fill_store
-from gsplit.data.folders import FolderWriter, writing_folder
+from gsplit.data.build import fill_store
+from gsplit.data.build_options import BuildOptions
+from gsplit.data.folders import FolderWriter
 from gsplit.data.graph import VERTEX_SETS
 from gsplit.data.importers.databases import Queries
 from gsplit.data.importers.frames import (
@@ -32,10 +33,9 @@ from gsplit.data.importers.table_files import TableFile
 from gsplit.data.importers.text_rules import TextRules
 from gsplit.data.importers.vertex_files import VertexFiles
 from gsplit.data.inputs import open_inputs
-from gsplit.data.memory.temporary import Temporary
-from gsplit.data.store import GraphStore, open_store
+from gsplit.data.memory.kept import kept_store
+from gsplit.data.store import GraphStore
 from gsplit.errors import InputError
-from gsplit.files import as_path
 from gsplit.processes import check_no_trainer
 
 FIELDS = {"x": "features", "y": "labels", "split_file": "split_file", **{name: name for name in VERTEX_SETS}}
@@ -330,7 +330,7 @@ def _of_tables(
         fill_store(writer, found, made, name=name, described_as=where)
 
     with texts.applied():
-        return _kept(fill, where, out, overwrite)
+        return kept_store(fill, where, out, overwrite)
 
 
 def as_store(graph: Any, call: str) -> GraphStore | Path:
@@ -373,7 +373,7 @@ def _stored(
         ):
             if asked:
                 raise InputError(f"{where}: {what} needs labels, and there are none; {to_label}")
-    return _kept(
+    return kept_store(
         lambda writer: fill_store(writer, source, build, name=source.name, described_as=where), where, out, overwrite
     )
 
@@ -381,22 +381,3 @@ def _stored(
 def _check_name(name: Any, where: str) -> None:
     if not isinstance(name, str) or not name.isprintable():
         raise InputError(f"{where}: name must be a line of text, not {name!r}")
-
-
-def _kept(
-    fill: Callable[[FolderWriter], None], where: str, out: str | os.PathLike[str] | None, overwrite: bool
-) -> GraphStore:
-    """The store that a function writes, in ``out`` or in a temporary folder."""
-    if out is not None:
-        folder = as_path(out, f"{where}: out", "a folder")
-        with writing_folder(folder, overwrite=overwrite) as writer:
-            fill(writer)
-        return open_store(folder)
-    temporary = Temporary()
-    try:
-        with writing_folder(temporary.path / "graph") as writer:
-            fill(writer)
-        return replace(open_store(temporary.path / "graph"), temporary=temporary)
-    except BaseException:
-        temporary.close()  # not when the traceback goes, which notebooks keep
-        raise

@@ -36,7 +36,8 @@ from gsplit.engine.evaluation.candidates import (
     rounds,
 )
 from gsplit.engine.evaluation.exact import LevelRows
-from gsplit.engine.evaluation.ranking import Known, Lists, Scores, doubled_ranks, measured, pieces, prepare, scores_of
+from gsplit.engine.evaluation.pair_metrics import measured
+from gsplit.engine.evaluation.ranking import Known, Lists, Scores, doubled_ranks, pieces, prepare, scores_of
 from gsplit.engine.evaluation.sampled_targets import EVALUATION
 from gsplit.engine.evaluation.vectors import Vectors
 from gsplit.engine.inputs import SplitLoader

@@ -21,7 +21,7 @@ from gsplit.config.fields import Checked, checked, flag_of
 from gsplit.config.partition import PartitionConfig, ReportConfig
 from gsplit.config.predict import PredictConfig
 from gsplit.config.train import TrainConfig
-from gsplit.data.build import BuildOptions
+from gsplit.data.build_options import BuildOptions
 from gsplit.data.importers.keys import Keys
 from gsplit.data.importers.link_files import LinkFiles
 from gsplit.data.importers.named_edges import IdOptions

@@ -9,7 +9,8 @@ import pytest
 import scipy.io
 import scipy.sparse
 
-from gsplit.data.build import BuildOptions, build_store
+from gsplit.data.build import build_store
+from gsplit.data.build_options import BuildOptions
 from gsplit.data.importers import load_source
 from gsplit.errors import InputError
 

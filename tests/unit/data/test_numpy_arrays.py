@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gsplit.data.build import BuildOptions, build_store
+from gsplit.data.build import build_store
+from gsplit.data.build_options import BuildOptions
 from gsplit.data.importers import load_source
 from gsplit.errors import InputError
 

@@ -12,7 +12,7 @@ from support.garbage import assert_holds
 
 import gsplit
 from gsplit.config.flags import flags_of
-from gsplit.data.build import BuildOptions
+from gsplit.data.build_options import BuildOptions
 from gsplit.errors import InputError
 
 EDGES = "src,dst\nann,bob\nbob,cid\ncid,dan\ndan,eve\n"

@@ -13,7 +13,7 @@ from support.kernels import instructions
 from torch import nn
 
 from gsplit import _core
-from gsplit.engine.evaluation import ranking
+from gsplit.engine.evaluation import pair_metrics, ranking
 from gsplit.engine.evaluation.ranking import DecoderScores, DotScores, Known, doubled_ranks
 from gsplit.nn.decoders import MLP, Cosine, Decoder, DistMult, Dot
 
@@ -224,9 +224,9 @@ def test_given_candidates_are_ranked_as_ogb_does():
     wanted = ogb_ranks((table[sources] * table[destinations]).sum(1), np.where(given < 0, -np.inf, negative))
     doubled = ranks(DotScores(table), sources, destinations, given, Known.nothing(80))
     assert (doubled / 2).tolist() == wanted.tolist()
-    assert ranking.mean_reciprocal_rank(doubled) == pytest.approx((1 / wanted).mean(), rel=0, abs=1e-12)
+    assert pair_metrics.mean_reciprocal_rank(doubled) == pytest.approx((1 / wanted).mean(), rel=0, abs=1e-12)
     for k in (1, 3, 10):
-        assert ranking.hits(doubled, k) == (wanted <= k).mean()
+        assert pair_metrics.hits(doubled, k) == (wanted <= k).mean()
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -237,28 +237,28 @@ def test_curves_are_those_of_scikit_learn_with_ties(seed):
     true, scores = np.repeat([1, 0], [right, 45]), random.integers(0, most, right + 45).astype(np.float64)
     scores[right:] -= seed % 2
     positive, negative = np.split(scores, [right])
-    assert ranking.area_under_roc(positive, negative) == pytest.approx(
+    assert pair_metrics.area_under_roc(positive, negative) == pytest.approx(
         sklearn.roc_auc_score(true, scores), rel=0, abs=1e-12
     )
-    assert ranking.average_precision(positive, negative) == pytest.approx(
+    assert pair_metrics.average_precision(positive, negative) == pytest.approx(
         sklearn.average_precision_score(true, scores), rel=0, abs=1e-12
     )
 
 
 def test_hits_above_the_best_of_a_list():
     positive, negative = np.array([5.0, 3.0, 3.5, 1.0]), np.array([4.0, 3.0, 3.0, 2.0])
-    assert [ranking.hits_above(positive, negative, k) for k in (1, 2, 3, 4, 5)] == [0.25, 0.5, 0.5, 0.75, 1.0]
+    assert [pair_metrics.hits_above(positive, negative, k) for k in (1, 2, 3, 4, 5)] == [0.25, 0.5, 0.5, 0.75, 1.0]
 
 
 def test_metrics_of_nothing_and_of_no_numbers():
     none, some, odd = np.empty(0), np.ones(3), np.array([1.0, np.nan])
-    assert math.isnan(ranking.mean_reciprocal_rank(np.empty(0, np.int64)))
-    assert math.isnan(ranking.hits(np.empty(0, np.int64), 1))
+    assert math.isnan(pair_metrics.mean_reciprocal_rank(np.empty(0, np.int64)))
+    assert math.isnan(pair_metrics.hits(np.empty(0, np.int64), 1))
     for positive, negative in ((none, some), (some, none), (odd, some), (some, odd)):
-        assert math.isnan(ranking.area_under_roc(positive, negative))
-        assert math.isnan(ranking.average_precision(positive, negative))
-    assert math.isnan(ranking.hits_above(none, some, 1))
-    assert ranking.hits_above(some, none, 1) == 1.0
+        assert math.isnan(pair_metrics.area_under_roc(positive, negative))
+        assert math.isnan(pair_metrics.average_precision(positive, negative))
+    assert math.isnan(pair_metrics.hits_above(none, some, 1))
+    assert pair_metrics.hits_above(some, none, 1) == 1.0
 
 
 @pytest.mark.parametrize(
