@@ -13,26 +13,29 @@ from gsplit import starting
 from gsplit.config.flags import HELP, Answers, call, flags_of, help_text, read
 from gsplit.errors import InputError, refused_by_host
 from gsplit.host import end_tidily, ending_tidily, is_ending, raise_again
-from gsplit.starting import INTERRUPTED, TERMINATED
+from gsplit.starting import BAD_INPUT, INTERRUPTED, TERMINATED
 from gsplit.terminal import flush, reader_gone, say, say_error
 
 T = TypeVar("T")
 
-BAD_INPUT = 2
-"""Exit code after a mistake of the user."""
 OURS = ("gsplit", "experiments", "__main__")
 """Packages whose log is the user's to read; of libraries only warnings are."""
 LONGEST_LINE = 2000
 """Number of characters of an error line at most; a longer one loses its middle."""
 
 
-def main(command: Callable[[list[str]], None]) -> None:
-    """Run ``command(arguments)`` and exit: 0, 2 with one line for bad input, 130 after Ctrl-C, 143 after SIGTERM."""
+def log_to_stderr() -> None:
+    """Have what is logged in this process be lines on standard error."""
     logging.basicConfig(format="%(levelname)s: %(message)s", stream=sys.stderr)
     for name in OURS:
         logging.getLogger(name).setLevel(logging.INFO)
     logging.addLevelName(logging.WARNING, "warning")
     logging.addLevelName(logging.INFO, "info")
+
+
+def main(command: Callable[[list[str]], None]) -> None:
+    """Run ``command(arguments)`` and exit: 0, 2 with one line for bad input, 130 after Ctrl-C, 143 after SIGTERM."""
+    log_to_stderr()
     if sys.unraisablehook is sys.__unraisablehook__:
         sys.unraisablehook = raise_again
     try:

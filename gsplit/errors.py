@@ -113,6 +113,8 @@ def one_line_errors() -> None:
 
 
 def _say(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
+    if getattr(error, "said", False):  # by another process of this host
+        return
     place, ours = _place(traceback)
     if isinstance(error, InputError):
         print(one_line(error), file=sys.stderr)

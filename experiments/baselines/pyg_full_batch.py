@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from experiments.baselines.pyg_links import edges_of, rows_of
 from gsplit.config.train import TrainConfig
 from gsplit.data import GraphArrays
 
@@ -62,10 +63,7 @@ class PyGNet(nn.Module):
 def full_batch(graph: GraphArrays, config: TrainConfig, seed: int) -> float:
     """Test accuracy of PyG at the epoch that is best in validation."""
     torch.manual_seed(seed)
-    assert graph.features is not None
-    destinations = np.repeat(np.arange(graph.num_vertices), np.diff(graph.indptr))
-    edge_index = torch.from_numpy(np.stack([graph.indices.astype(np.int64), destinations]))
-    x = F.normalize(torch.from_numpy(np.array(graph.features, np.float32)), p=1, dim=1)
+    edge_index, x = edges_of(graph), rows_of(graph)
     y = torch.from_numpy(np.array(graph.labels))
     ids = {name: torch.from_numpy(np.array(graph.vertex_set(name))) for name in ("train", "valid", "test")}
     model = PyGNet(config, graph)

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from statistics import mean, stdev
+from statistics import mean
 from typing import Annotated, Any
 
 import numpy as np
@@ -32,7 +32,7 @@ from experiments.shared.experiment import Experiment, Flags
 from experiments.shared.flags import Positive, names_of
 from experiments.shared.in_process import trained_here
 from experiments.shared.results import printed
-from experiments.shared.rounds import scores
+from experiments.shared.rounds import scores, standard_error
 from gsplit import cli
 from gsplit.config.train import TrainConfig
 from gsplit.data import GraphArrays, open_store, write_store
@@ -114,7 +114,7 @@ def cell(dataset: str, model: str, stores: Sequence[Path], config: AccuracyConfi
         )
         points = [100 * (a - b) for a, b in zip(own, pyg, strict=True)]
         row = {"metric": name} | scores(own, "ours_") | scores(pyg, "pyg_") | {"points": mean(points)}
-        row["error"] = stdev(points) / len(points) ** 0.5 if len(points) > 1 else None
+        row["error"] = standard_error(points)
         row["again_difference"] = max(abs(a - b) for a, b in zip(own, again, strict=True))
         rows.append(printed(about | row))
     return rows

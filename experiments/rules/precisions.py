@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from statistics import mean, stdev
+from statistics import mean
 from typing import Annotated, Any
 
 from experiments.rules.reach import RECIPES, SMALL, epochs_of, settings
@@ -25,7 +25,7 @@ from experiments.shared.experiment import Experiment, Flags
 from experiments.shared.flags import Positive, names_of
 from experiments.shared.in_process import trained_here
 from experiments.shared.results import printed
-from experiments.shared.rounds import scores
+from experiments.shared.rounds import scores, standard_error
 from gsplit import cli
 from gsplit.config.model import PrecisionName
 from gsplit.config.train import TrainConfig
@@ -121,8 +121,7 @@ def points(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Mean of mixed minus float32 over the pairs of some cells, in percentage points, and its standard error."""
     both = [zip(row["mixed_scores"], row["float32_scores"], strict=True) for row in rows]
     differences = [100 * (mixed - plain) for pairs in both for mixed, plain in pairs]
-    error = stdev(differences) / len(differences) ** 0.5 if len(differences) > 1 else None
-    return {"pairs": len(differences), "points": mean(differences), "error": error}
+    return {"pairs": len(differences), "points": mean(differences), "error": standard_error(differences)}
 
 
 command = Experiment("rules.precisions", PrecisionsConfig, measure)

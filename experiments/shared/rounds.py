@@ -36,6 +36,11 @@ def ratios(theirs: Iterable[float], ours: Iterable[float]) -> list[float]:
     return [their / our for their, our in zip(theirs, ours, strict=True)]
 
 
+def standard_error(values: Sequence[float]) -> float | None:
+    """Of the mean of some values; None of one."""
+    return stdev(values) / len(values) ** 0.5 if len(values) > 1 else None
+
+
 def spread(values: Sequence[float], name: str = "ratio") -> dict[str, float]:
     """Columns of a row: the median of some rounds as ``name``, the least and the most of them."""
     return {name: median(values), f"{name}_min": min(values), f"{name}_max": max(values)}

@@ -73,6 +73,12 @@ std::optional<Finish> finish_of(const std::optional<FinishValues>& given) {
   return Finish{static_cast<Activation>(activation), drop, seed};
 }
 
+Products products_named(const std::string& name) {
+  if (name == "tiles") return Products::tiles;
+  if (name == "wide") return Products::wide;
+  throw std::invalid_argument("products are narrow, tiles or wide, not " + name);
+}
+
 PickedRows picked(const RowValues& x, const std::optional<Array<int64_t>>& ids) {
   return {matrix_of(x), ids ? std::optional{span_of(*ids)} : std::nullopt};
 }
@@ -229,7 +235,7 @@ void bind_aggregate(nb::module_& m) {
         const auto rows = picked(x, ids);
         nb::gil_scoped_release unlocked;
         if (by == "narrow") project_narrow(rows, wanted, threads);
-        else project_picked(by == "tiles" ? Products::tiles : Products::wide, rows, wanted, threads);
+        else project_picked(products_named(by), rows, wanted, threads);
       },
       nb::arg("x").noconvert(), nb::arg("ids").noconvert().none(), nb::arg("products").noconvert(), nb::kw_only(),
       nb::arg("by"), nb::arg("threads") = 1);
@@ -242,7 +248,7 @@ void bind_aggregate(nb::module_& m) {
         const auto rows = picked(x, ids);
         nb::gil_scoped_release unlocked;
         if (by == "narrow") narrow_gradient(rows, wanted, threads);
-        else picked_gradient(by == "tiles" ? Products::tiles : Products::wide, rows, wanted, threads);
+        else picked_gradient(products_named(by), rows, wanted, threads);
       },
       nb::arg("x").noconvert(), nb::arg("ids").noconvert().none(), nb::arg("gradients").noconvert(), nb::kw_only(),
       nb::arg("by"), nb::arg("threads") = 1);

@@ -12,6 +12,7 @@ The first that is there wins. Ranks of a host follow one another, and each host 
 from __future__ import annotations
 
 import os
+import re
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -144,11 +145,16 @@ def _number(environ: Mapping[str, str], name: str) -> int:
     return int(value)
 
 
+def _first(nodes: str) -> str:
+    """The first of Slurm's list of hosts, such as ``node[03-05,9],login``."""
+    return re.sub(r"\[(\w+)[^]]*\]", r"\1", nodes).split(",")[0]
+
+
 def _store(environ: Mapping[str, str], by: str) -> tuple[str, int]:
     """Address and port of the store; a Slurm job has its own, where none is given."""
     address, port = environ.get("MASTER_ADDR"), environ.get("MASTER_PORT")
     if by == "Slurm":
-        address = address or environ.get("SLURM_LAUNCH_NODE_IPADDR")
+        address = address or _first(environ.get("SLURM_STEP_NODELIST", ""))
         port = port or str(FIRST_PORT + int(environ.get("SLURM_JOB_ID", 0)) % PORTS)
     if not address or not port:
         raise InputError(

@@ -45,6 +45,7 @@ from gsplit.parallel.pulse import Pulse, leave_at_once
 from gsplit.parallel.vote import StopVote
 from gsplit.processes import ProcessDied
 from gsplit.processes.interrupts import asked
+from gsplit.starting import BAD_INPUT, INTERRUPTED, TERMINATED
 from gsplit.supply.pipes import TrainerEnd
 from gsplit.supply.supplier import Supplier
 from gsplit.supply.tickets import Position
@@ -52,14 +53,12 @@ from gsplit.terminal import say_error
 
 logger = logging.getLogger(__name__)
 
-BAD_INPUT = 2
-"""Exit code after a mistake of the user."""
 Work = Callable[..., dict[str, Any] | None]
 """What a trainer does once it has joined: ``work(member, run, shared, end)``; trainer 0 returns the summary."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Task:
+class Decided:
     """What trainer 0 has decided for all."""
 
     run: Run
@@ -72,8 +71,8 @@ class Task:
     """What nobody else knows, for the names of sockets."""
 
 
-def check_carried(config: TrainConfig, place: Place) -> TrainConfig:
-    """The configuration for the trainers that somebody has started.
+def check_carried(config: TrainConfig, place: Place) -> None:
+    """Refuse what trainers that somebody else has started do not do.
 
     Raises:
         InputError: for what GSplit does not do there, and for another number of trainers.
@@ -88,7 +87,6 @@ def check_carried(config: TrainConfig, place: Place) -> TrainConfig:
         raise InputError(f"--gpus is {config.gpus}, but {place.by} has started {place.world} trainers; drop --gpus")
     if place.hosts > 1:
         _check_hosts(config, place)
-    return replace(config, gpus=place.world)
 
 
 def _check_hosts(config: TrainConfig, place: Place) -> None:
@@ -150,9 +148,9 @@ def raised(end: End, *, speaks: bool) -> Any:
     error: Any
     if end.code == BAD_INPUT:
         error = InputError(end.line)
-    elif end.code == 128 + signal.SIGINT:
+    elif end.code == INTERRUPTED:
         error = KeyboardInterrupt(end.line)
-    elif end.code == 128 + signal.SIGTERM:
+    elif end.code == TERMINATED:
         error = SystemExit(end.code)
     else:
         error = ProcessDied(end.line)
@@ -201,9 +199,9 @@ def lead(meeting: Meeting, run: Run, work: Work, position: Position) -> dict[str
     layout = open_layout(run.layout, trusted=True)
     if (line := shares(run, layout)) is not None:
         logger.info(line)
-    task = Task(run=run, work=work, position=position, checksum=layout.checksum, token=secrets.token_hex(8))
-    meeting.tell("task", task)
-    return _live(meeting, task)
+    decided = Decided(run=run, work=work, position=position, checksum=layout.checksum, token=secrets.token_hex(8))
+    meeting.tell("decided", decided)
+    return _live(meeting, decided, layout)
 
 
 def follow(meeting: Meeting, own: Path | None) -> dict[str, Any]:
@@ -213,36 +211,35 @@ def follow(meeting: Meeting, own: Path | None) -> dict[str, Any]:
         meeting: of this trainer.
         own: the layout as it was named to this process; None for where trainer 0 has it.
     """
-    task: Task | dict[str, Any] = meeting.hear("task")
-    if not isinstance(task, Task):
-        return task  # the summary of a run that was over already
-    path = task.run.layout if own is None else real_path(own)
+    decided: Decided | dict[str, Any] = meeting.hear("decided")
+    if not isinstance(decided, Decided):
+        return decided  # the summary of a run that was over already
+    path = decided.run.layout if own is None else real_path(own)
     layout = open_layout(path)
-    if layout.checksum != task.checksum:
+    if layout.checksum != decided.checksum:
         raise InputError(f"{path} is another layout than that of trainer 0; copy one layout to all hosts")
-    run = replace(task.run, config=replace(task.run.config, layout=path))
+    run = replace(decided.run, config=replace(decided.run.config, layout=path))
     device = choose_device(run.config.device, meeting.place.here)
     if device != run.config.device:
         raise InputError(f"trainer 0 computes on {run.config.device}, and this host has none of that kind")
     if meeting.place.local == 0:
         check_strategy(run.config, layout)
-    return _live(meeting, replace(task, run=run))
+    return _live(meeting, replace(decided, run=run), layout)
 
 
-def _live(meeting: Meeting, task: Task) -> dict[str, Any]:
+def _live(meeting: Meeting, decided: Decided, layout: Layout) -> dict[str, Any]:
     """Join the others, train and return the summary."""
-    run, place = task.run, meeting.place
+    run, place = decided.run, meeting.place
     meeting.gather("checked", True)
-    layout = open_layout(run.layout, trusted=True)
     patience = timedelta(minutes=run.config.timeout)
     with (
-        _handed(meeting, task, layout) as (shared, end),
+        _memory_here(meeting, decided, layout) as (shared, end),
         joined_at(meeting, run.config.device, run.config.threads, patience) as member,
         asked(shared.ask_to_stop, says=place.local == 0) as signals,
     ):
         late = 0 if member.device.type == accelerator.HOST else MOST_BEGUN
         member = replace(member, vote=StopVote(shared.asked_to_stop, late))
-        summary = task.work(member, run, shared, end)
+        summary = decided.work(member, run, shared, end)
         if place.rank == 0:
             meeting.tell("summary", summary)
         summary = meeting.hear("summary")
@@ -258,10 +255,10 @@ def _stop(number: int) -> NoReturn:
 
 
 @contextmanager
-def _handed(meeting: Meeting, task: Task, layout: Layout) -> Iterator[tuple[Shared, TrainerEnd]]:
+def _memory_here(meeting: Meeting, decided: Decided, layout: Layout) -> Iterator[tuple[Shared, TrainerEnd]]:
     """The memory that the trainers of this host map, and this one's end of their supply."""
-    place, run = meeting.place, task.run
-    name, listens = f"gsplit-{task.token}-{place.host}", f"host {place.host} listens"
+    place, run = meeting.place, decided.run
+    name, listens = f"gsplit-{decided.token}-{place.host}", f"host {place.host} listens"
     if place.local:
         meeting.hear(listens)
         with handing.connected(name) as first:
@@ -273,7 +270,7 @@ def _handed(meeting: Meeting, task: Task, layout: Layout) -> Iterator[tuple[Shar
     engine = engine_of(run.config.strategy)
     assert isinstance(engine, Sampled)
     here = range(place.rank, place.rank + place.here)
-    supplier = Supplier(engine.supplied(run, layout, task.position, here))
+    supplier = Supplier(engine.supplied(run, layout, decided.position, here))
     try:
         with closing(Shared.create(place.here)) as shared, closing(supplier.ends[0]) as end:
             with handing.listening(name) as listener:

@@ -116,7 +116,7 @@ class PairBlock:
         )
         if self.turned:
             decoder = _Turned(decoder)
-        at_source = _Turned(decoder)
+        at_source = _Turned(decoder) if self.own_at_source or self.shared_at_source else decoder
         if self.num_apart:
             cut = [
                 each.split([len(each) - self.own_at_source, self.own_at_source]) for each in (sources, destinations)

@@ -23,7 +23,7 @@ PIECE_BYTES = 1 << 26
 """Bytes of rows that a trainer sends at a time."""
 
 
-def complete(member: Member, table: Tensor, written: NDArray[np.int64]) -> None:
+def complete(member: Member, table: Tensor, written: Callable[[], NDArray[np.int64]]) -> None:
     """Have the rows that trainers of other hosts wrote in this host's memory, too; all make the call.
 
     On one host nothing is done.
@@ -31,14 +31,15 @@ def complete(member: Member, table: Tensor, written: NDArray[np.int64]) -> None:
     Args:
         member: this trainer.
         table: [n, ...] contiguous, in memory that the trainers of this host map; as large on the others.
-        written: the rows that this trainer has written, each one once by one trainer.
+        written: gives the rows that this trainer has written, each one once by one trainer.
     """
     if member.hosts == 1:
         return
+    own_rows = np.ascontiguousarray(written(), np.int64)
     across, own = member.across, member.rank // len(member.here)
-    counts = [int(count) for count in all_gather(torch.tensor([len(written)]), across)]
+    counts = [int(count) for count in all_gather(torch.tensor([len(own_rows)]), across)]
     rows = [torch.empty(count, dtype=torch.int64) for count in counts]
-    rows[own] = torch.from_numpy(np.ascontiguousarray(written, np.int64))
+    rows[own] = torch.from_numpy(own_rows)
     broadcast_pieces(rows, across)
     bytes_of_rows = table.reshape(len(table), -1).view(torch.uint8)
     width = bytes_of_rows.shape[1]

@@ -21,7 +21,7 @@ from gsplit.host import keep_freed_memory
 from gsplit.hosts import Place
 from gsplit.parallel.connecting import connect
 from gsplit.parallel.first_exchange import LIMIT_S, check_exchange
-from gsplit.parallel.meeting import Meeting
+from gsplit.parallel.meeting import LOOPBACK_INTERFACE, Meeting
 from gsplit.parallel.member import DEVICE_PATIENCE, PATIENCE, Member, limit_waits
 
 LOOPBACK = "127.0.0.1"
@@ -141,7 +141,7 @@ def joined(
             accelerators do not exchange what they should.
     """
     place = Place(rank=rank, world=world, local=rank, here=world, address=LOOPBACK, port=port)
-    return _joined(place, partial(_client, port), "lo", device_type, threads, patience)
+    return _joined(place, partial(_client, port), LOOPBACK_INTERFACE, device_type, threads, patience)
 
 
 def joined_at(

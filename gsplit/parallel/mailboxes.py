@@ -217,7 +217,7 @@ class Mailboxes:
             return
         while not _core.wait_for_number(self._numbers, at, number, LOOK_UP_S):
             left = int(self._numbers[peer * self._width + 1]) == self._generation
-            here = not left and _is_alive(int(self._pids[peer]))
+            here = not left and is_alive(int(self._pids[peer]))
             # It may have posted the number just before it left.
             if not here and not _core.wait_for_number(self._numbers, at, number, 0.0):
                 raise RuntimeError(
@@ -247,7 +247,7 @@ def _leave(numbers: NDArray[np.uint32], at: int, generation: int) -> None:
         _core.post_number(numbers, at, generation)
 
 
-def _is_alive(pid: int) -> bool:
+def is_alive(pid: int) -> bool:
     """Return whether a process computes; one that has ended, but was not waited for yet, does not."""
     try:
         return psutil.Process(pid).status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)

@@ -24,6 +24,8 @@ import torch.distributed as dist
 from gsplit.errors import InputError, refused_by_host
 from gsplit.host import interruptible
 from gsplit.hosts import Place
+from gsplit.parallel.mailboxes import is_alive
+from gsplit.starting import BAD_INPUT, INTERRUPTED
 
 T = TypeVar("T")
 TIMEOUT = timedelta(minutes=10)
@@ -42,7 +44,7 @@ PULSE = "pulse/{}"
 """Key of what a host counts, by its number, while its first trainer lives."""
 LEFT = "left/{}"
 """Key of a trainer, by its rank, that reads nothing more."""
-LOOPBACK = "lo"
+LOOPBACK_INTERFACE = "lo"
 """Name of the interface by which a host reaches itself alone."""
 OURS = 1
 """Exit code after a fault of ours, or of a host."""
@@ -66,13 +68,13 @@ class End:
         """What ended a trainer, with its host's name."""
         who = f"{place.name}, trainer {place.rank}"
         if isinstance(error, KeyboardInterrupt):
-            return cls(line=f"{who}: interrupted", code=130)
+            return cls(line=f"{who}: interrupted", code=INTERRUPTED)
         if isinstance(error, SystemExit):
             return cls(line=f"{who}: terminated", code=error.code if isinstance(error.code, int) else OURS)
         if isinstance(error, InputError):
-            return cls(line=f"{place.name}: {' '.join(str(error).split())}", code=2)
+            return cls(line=f"{place.name}: {' '.join(str(error).split())}", code=BAD_INPUT)
         if (line := refused_by_host(error)) is not None:
-            return cls(line=f"{who}: {line}", code=2)
+            return cls(line=f"{who}: {line}", code=BAD_INPUT)
         words = "".join(traceback.format_exception(error)).strip()
         return cls(line=f"{who} failed: {words.splitlines()[-1]}", code=OURS, trace=words)
 
@@ -210,7 +212,7 @@ class Meeting:
         self.names = {rank: name for rank, (name, *_) in enumerate(who)}
         here = range(self.place.rank - self.place.local, self.place.rank - self.place.local + self.place.here)
         self._pids = {rank: who[rank][1] for rank in here}
-        if self.interface == LOOPBACK and any(other != network() for *_, other in who):
+        if self.interface == LOOPBACK_INTERFACE and any(other != network() for *_, other in who):
             raise InputError(
                 f"MASTER_ADDR {self.place.address} is an address of loopback here, where other hosts reach nobody; "
                 "mend /etc/hosts, or set it to an address of trainer 0's host"
@@ -228,7 +230,7 @@ class Meeting:
     def killed_here(self, store: dist.Store) -> End | None:
         """What is to be said of a trainer of this host that is gone without a word; None where all are there."""
         for rank, pid in self._pids.items():
-            if not _is_alive(pid) and not store.check([LEFT.format(rank)]):
+            if not is_alive(pid) and not store.check([LEFT.format(rank)]):
                 return self._killed(rank)
         return None
 
@@ -293,7 +295,7 @@ def interface_of(place: Place) -> str:
         if any(each.address.split("%")[0] == address for each in addresses):
             return str(name)
     if address.startswith("127."):
-        return LOOPBACK
+        return LOOPBACK_INTERFACE
     raise InputError(f"no network interface of {place.name} has {address}, from which the way to MASTER_ADDR begins")
 
 
@@ -324,10 +326,3 @@ def _connected(place: Place, *, opens: bool) -> dist.TCPStore:
             f"nobody answers at MASTER_ADDR and MASTER_PORT, {where}, within {TIMEOUT.seconds // 60} minutes: {why}; "
             "look whether trainer 0 runs there, and whether a firewall lets the port through"
         ) from None
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
-    except psutil.NoSuchProcess:
-        return False

@@ -10,7 +10,6 @@ that trainer, and the samplers die with it.
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import socket
 import subprocess
@@ -18,6 +17,7 @@ import sys
 import traceback
 from multiprocessing.connection import wait
 
+from gsplit.cli import log_to_stderr
 from gsplit.errors import InputError, refused_by_host
 from gsplit.host import die_with_parent, held_back
 from gsplit.hosts import handing
@@ -79,9 +79,7 @@ class Supplier:
 def main(parent: int, line: int) -> None:
     """Live as a supplier until the trainer that started this process closes its socket."""
     die_with_parent(parent)
-    logging.basicConfig(format="%(levelname)s: %(message)s", stream=sys.stderr, level=logging.INFO)
-    logging.addLevelName(logging.WARNING, "warning")
-    logging.addLevelName(logging.INFO, "info")
+    log_to_stderr()
     trainer = socket.socket(fileno=line)
     try:
         _serve(trainer)

@@ -80,11 +80,11 @@ def leave_by(place: Place, work: Callable[[], None]) -> NoReturn:
         work()
         flush()
     except BaseException as error:
-        code = {InputError: cli.BAD_INPUT, KeyboardInterrupt: starting.INTERRUPTED}.get(type(error), 1)
+        code = {InputError: starting.BAD_INPUT, KeyboardInterrupt: starting.INTERRUPTED}.get(type(error), 1)
         if isinstance(error, SystemExit):
             code = error.code if isinstance(error.code, int) else 1
         if code and not getattr(error, "said", False):
-            line = f"error: {error}" if code in (1, cli.BAD_INPUT) else f"{place.name}: stopped"
+            line = f"error: {error}" if code in (1, starting.BAD_INPUT) else f"{place.name}: stopped"
             say_error(f"{getattr(error, 'trace', '')}\n{line}".strip())
     os._exit(code)
 

@@ -152,7 +152,7 @@ def _train(
             resumed = Resumed.checked(run, before)
             if (summary := resumed.finished()) is not None:
                 if meeting is not None:
-                    meeting.tell("task", summary)
+                    meeting.tell("decided", summary)
                 return summary
             if loop is None and (name := resumed.checkpoint.get("given_loop")):
                 raise InputError(
@@ -177,7 +177,7 @@ def _train_at(
 ) -> dict[str, Any]:
     """Do what :func:`train` says as one trainer of those that somebody else has started; all return the summary."""
     with ending_tidily(), met(place, config.silence) as meeting:
-        config = check_carried(config, place)
+        check_carried(config, place)
         if place.rank == 0:
             return _train(config, model, loss, loop, callbacks, meeting)
         return follow(meeting, config.layout)

@@ -26,7 +26,7 @@ from gsplit.engine.whole.whole_graph import plan_of_run
 from gsplit.errors import InputError
 from gsplit.features.room import floor_bytes, sharers_of, usable_bytes
 from gsplit.parallel import SPLIT, Member
-from gsplit.parallel.collectives import Group, all_gather_object, all_reduce, all_to_all, size_of
+from gsplit.parallel.collectives import Group, all_gather_object, all_reduce, all_to_all, broadcast_object, size_of
 from gsplit.units import binary
 
 logger = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ def check_room(run: Run, layout: Layout, member: Member) -> None:
     free, _ = accelerator.free_and_total(member.device)
     least = min(all_gather_object(free, member.group)) // sharers_of(member.device.type, len(member.here))
     line = _why_not(run, layout, usable_bytes(least), warns=True) if member.rank == 0 else None
-    if (line := all_gather_object(line, member.group)[0]) is not None:
+    if (line := broadcast_object(line, member.group)) is not None:
         raise InputError(line)
 
 

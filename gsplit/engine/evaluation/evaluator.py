@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -79,7 +80,7 @@ class Evaluator(Vectors):
             written.append(order[np.searchsorted(ids, chunk, sorter=order)])
             gathered[written[-1]] = logits.cpu().numpy()
         self._agree()
-        complete(self._member, torch.from_numpy(gathered), np.concatenate(written))
+        complete(self._member, torch.from_numpy(gathered), partial(np.concatenate, written))
         return self._measured(gathered, lambda: self._graph.labels[ids])
 
     def scores_of(self, outputs: Sequence[tuple[Tensor, Tensor]]) -> dict[str, float | None]:
@@ -102,7 +103,7 @@ class Evaluator(Vectors):
             true[begin:end] = labels.reshape(-1, width).cpu().numpy()
             begin = end
         for table in (gathered, true):
-            complete(self._member, torch.from_numpy(table), own)
+            complete(self._member, torch.from_numpy(table), lambda: own)
         return self._measured(gathered, lambda: true if several else true[:, 0])
 
     def _measured(self, gathered: NDArray[Any], labels: Callable[[], NDArray[Any]]) -> dict[str, float | None]:
@@ -122,7 +123,7 @@ class Evaluator(Vectors):
             gathered[chunk] = logits.cpu().numpy()
             written.append(chunk)
         self._agree()
-        complete(self._member, torch.from_numpy(gathered), np.concatenate(written))
+        complete(self._member, torch.from_numpy(gathered), partial(np.concatenate, written))
         result = None
         if self._member.rank == 0:
             result = np.empty_like(gathered)

@@ -14,6 +14,7 @@ chunks of targets with their whole neighbourhoods; a chunk with too many edges i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import takewhile
 from typing import Any, cast
 
@@ -188,7 +189,7 @@ class ExactLevels:
                 with self._precision.calling(self._member.device):
                     vectors = layers.compute(layer, *self._one_hop(chunk, below, rows_below))
                 level.index_copy_(0, torch.from_numpy(rows.places(chunk)), vectors.to(level.dtype).cpu())
-            complete(self._member, level, rows.places(ids))
+            complete(self._member, level, partial(rows.places, ids))
             self._member.barrier()
             below, rows_below = level, rows
         for chunk in takewhile(self._goes_on, self._chunks(own, self._row_bytes(below))):

@@ -59,8 +59,10 @@ class LinkTask:
 
     def _weight(self, scores: PairScores, weights: Tensor | None) -> Tensor | None:
         """[] what the own pairs weigh together, in what the loss divides by; None: 1 each."""
-        if weights is None or scores.negative.ndim == 1:
-            return None if weights is None else weights.sum()
+        if weights is None:
+            return None
+        if scores.negative.ndim == 1:
+            return weights.sum()
         masked = torch.zeros_like(scores.negative, dtype=torch.bool) if scores.masked is None else scores.masked
         return (weights * counts_of(self.loss.divisor, masked)).sum()
 

@@ -159,8 +159,7 @@ def products(
         dtype: of the results, as :func:`~gsplit.kernels.product_dtype` says.
     """
     weights = [weight for _, weight, _ in maps]
-    like = all(weight.dtype == torch.float32 and weight.shape[1] == x.shape[1] for weight in weights)
-    if like and (way := _once(x, dtype, *map(len, weights))):
+    if _are_like(x, *weights) and (way := _once(x, dtype, *map(len, weights))):
         return _products_at_once(x, maps, dtype, way)
     rows = copied(x)
     return [multiplied([Term(rows[:first], weight)], bias, dtype) for first, weight, bias in maps]
@@ -261,9 +260,13 @@ def _by_tiles(x: Tensor | StoredRows, dtype: torch.dtype) -> bool:
     return short and isinstance(x, StoredRows) and bool(_core.has_tiles())
 
 
+def _are_like(x: Tensor | StoredRows, *weights: Tensor) -> bool:
+    """Whether the core multiplies such rows by the weights: float32, as wide."""
+    return all(weight.dtype == torch.float32 and weight.shape[1] == x.shape[1] for weight in weights)
+
+
 def _fit_narrow(x: Tensor | StoredRows, dtype: torch.dtype, *weights: Tensor) -> bool:
-    like = all(weight.dtype == torch.float32 and weight.shape[1] == x.shape[1] for weight in weights)
-    return like and are_narrow(x, dtype, *map(len, weights))
+    return _are_like(x, *weights) and are_narrow(x, dtype, *map(len, weights))
 
 
 def in_layers(x: Tensor, weight: Tensor, dtype: torch.dtype) -> bool:

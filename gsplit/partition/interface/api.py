@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 
-from gsplit.cli import BAD_INPUT
 from gsplit.config.fields import check_options
 from gsplit.config.partition import PartitionConfig
 from gsplit.data import Layout, open_layout
@@ -29,6 +28,7 @@ from gsplit.files import as_path
 from gsplit.host import ending_tidily
 from gsplit.processes import ProcessDied, check_no_trainer
 from gsplit.processes.child import death
+from gsplit.starting import BAD_INPUT
 
 CALL = "gsplit.partition"
 START = (

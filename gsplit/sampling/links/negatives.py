@@ -191,9 +191,8 @@ class NegativeDraws:
     def _of_side(self, side: _Side, ends: _Ends, *, epoch: int, joint_key: int, chunk: int) -> _OfSide:
         """Draw the candidates that take the place of one end of each pair."""
         rows, kept, replaced = ends
-        own = np.concatenate([self._own(side, ends, epoch), self._near(side, ends, epoch)], axis=1)
-        each_kept, each_replaced = np.repeat(kept, own.shape[1]), np.repeat(replaced, own.shape[1])
-        own_masked = self._refused(side, each_kept, each_replaced, own.ravel()).reshape(own.shape)
+        apart = self._own(side, ends, epoch), self._near(side, ends, epoch)
+        own, own_masked = (np.concatenate(each, axis=1) for each in zip(*apart, strict=True))
         begins = range(0, max(1, len(rows)), chunk)
         places = np.arange(len(begins))[:, None] * self._negatives.joint + side.joint
         shared = self._drawn(side, places.ravel(), joint_key).reshape(places.shape)
@@ -221,8 +220,8 @@ class NegativeDraws:
             expected = expected + pairs * by_degree
         return np.log(np.maximum(expected, np.finfo(np.float32).tiny)).astype(np.float32)
 
-    def _own(self, side: _Side, ends: _Ends, epoch: int) -> NDArray[np.int64]:
-        """Hard negatives, then vertices drawn for each pair: layout ids [G, side.hard + side.uniform]."""
+    def _own(self, side: _Side, ends: _Ends, epoch: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Hard negatives, then vertices drawn for each pair: layout ids [G, side.hard + side.uniform]; and a mask."""
         each = self._negatives.hard + self._negatives.uniform
         columns = np.concatenate([np.arange(side.hard), self._negatives.hard + side.uniform])
         places = (ends.rows[:, None] * each + columns).ravel()  # a number for each candidate of the run
@@ -235,11 +234,10 @@ class NegativeDraws:
         if side.hard:
             picked = self._picked(ends.rows, epoch)
             table[:, : side.hard] = np.where(picked >= 0, self._positions[picked], table[:, : side.hard])
-        self._draw_again(side, ends, drawn, draw)
-        return table
+        return table, self._draw_again(side, ends, drawn, draw).reshape(table.shape)
 
-    def _draw_again(self, side: _Side, ends: _Ends, drawn: NDArray[np.int64], draw: Draw) -> NDArray[np.int64]:
-        """Draw candidates, as many for each pair, again where they are refused; return where they still are."""
+    def _draw_again(self, side: _Side, ends: _Ends, drawn: NDArray[np.int64], draw: Draw) -> NDArray[np.bool_]:
+        """Draw candidates, as many for each pair, again where they are refused; return whether each still is."""
         each = len(drawn) // max(1, len(ends.rows))
         kept, replaced = np.repeat(ends.kept, each), np.repeat(ends.replaced, each)
         left = np.flatnonzero(self._refused(side, kept, replaced, drawn))
@@ -248,10 +246,12 @@ class NegativeDraws:
                 break
             drawn[left] = draw(left, attempt)
             left = left[self._refused(side, kept[left], replaced[left], drawn[left])]
-        return left
+        refused = np.zeros(len(drawn), np.bool_)
+        refused[left] = True
+        return refused
 
-    def _near(self, side: _Side, ends: _Ends, epoch: int) -> NDArray[np.int64]:
-        """Ends of walks from the kept end of each pair, [G, side.near]; that end itself where no attempt did."""
+    def _near(self, side: _Side, ends: _Ends, epoch: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Ends of walks from the kept end of each pair, [G, side.near]; that end itself, masked, where none did."""
         places = (ends.rows[:, None] * self._negatives.near + side.near).ravel().astype(np.uint64)
         starts = np.repeat(ends.kept, len(side.near))
 
@@ -263,9 +263,10 @@ class NegativeDraws:
             return at
 
         drawn = draw(np.arange(len(places)), 0)
-        failed = self._draw_again(side, ends, drawn, draw)
-        drawn[failed] = starts[failed]  # masked, as an end of its pair, and no target more
-        return drawn.reshape(len(ends.rows), len(side.near))
+        refused = self._draw_again(side, ends, drawn, draw)
+        drawn[refused] = starts[refused]  # an end of its pair, and no target more
+        shape = len(ends.rows), len(side.near)
+        return drawn.reshape(shape), refused.reshape(shape)
 
     def _in_neighbours(
         self, vertices: NDArray[np.int64], words: NDArray[np.uint64], *, otherwise: NDArray[np.int64]

@@ -19,7 +19,7 @@ def torchrun(rank, world, local, here, **more):
 def slurm(rank, world, local, node, nodes, **more):
     names = ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_STEP_NUM_NODES")
     numbers = zip(names, (rank, world, local, node, nodes), strict=True)
-    job = {"SLURM_JOB_ID": "70123", "SLURM_LAUNCH_NODE_IPADDR": "10.0.0.1"}
+    job = {"SLURM_JOB_ID": "70123", "SLURM_STEP_NODELIST": "node[03-05,9],login"}
     return {name: str(number) for name, number in numbers} | job | more
 
 
@@ -33,7 +33,7 @@ def test_of_torchrun():
 def test_of_slurm():
     place = place_of(slurm(5, 8, 1, 1, 2, SLURM_RESTART_COUNT="2"))
     assert (place.rank, place.world, place.local, place.here, place.host) == (5, 8, 1, 4, 1)
-    assert (place.address, place.port, place.served, place.restarts) == ("10.0.0.1", 20123, False, 2)
+    assert (place.address, place.port, place.served, place.restarts) == ("node03", 20123, False, 2)
     assert place_of(slurm(5, 8, 1, 1, 2, **STORE)).port == 29500
 
 
