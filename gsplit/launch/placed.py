@@ -190,8 +190,6 @@ def lead(meeting: Meeting, run: Run, work: Work, position: Position) -> dict[str
         KeyboardInterrupt, SystemExit: where a trainer was asked to stop; what was trained is in a checkpoint.
     """
     place = meeting.place
-    if place.hosts > 1 and run.config.task == "links":
-        raise InputError(f"links (--task links) are not there yet on {place.hosts} hosts; use one host")
     logger.info(
         "%d trainers on %d host%s, %d on each, on %s", place.world, place.hosts, "s" * (place.hosts > 1), place.here,
         described(run.config.device, place.here),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 import torch
 from support import pool as pool_module
 from support.hosts import train_placed
+from support.links import linked_layouts
 from support.runs import all_equal, config_for, records
 
 from gsplit.config.train import TrainConfig
@@ -22,7 +24,8 @@ from gsplit.train.summary import finish
 
 DEFAULTS = {name: getattr(TrainConfig, name) for name in ("fan_out", "batch_size")}
 """What subgraphs take nothing of."""
-CASES = {
+MEASURED = {"metrics": "mrr,hits@3,auroc,ap"}
+CASES: dict[str, dict[str, Any]] = {
     "sage": {},
     "gat": {"model": "gat", "heads": 2},
     "gcn, steps of two mini-batches": {"model": "gcn", "accumulate": 2, "clip_grad_norm": 1.0},
@@ -36,18 +39,24 @@ CASES = {
     "replicated": {"strategy": "data", "cache": "replicated", "cache_size": "10%"},
     "layer-wise": {"sampling": "ladies", "layer_sizes": (32, 32), "fan_out": TrainConfig.fan_out},
     "subgraphs": {"sampling": "uniform", "subgraph": 40, "num_layers": 2, **DEFAULTS},
+    "links": {"task": "links", "negatives": "uniform:2,joint:6/10,in-batch,hard:2", "score": "mlp", **MEASURED},
+    "links of few": {"task": "links", "validate_every_batches": 2, "validate_vertices": 20, **MEASURED},
 }
+
+
+@pytest.fixture(scope="module")
+def links(tmp_path_factory):
+    return linked_layouts(tmp_path_factory.mktemp("links"), given=True, hard=3)
 
 
 def trained_on(member, config: TrainConfig, hosts: int, *, resume: bool = False):
     """Weights after training in the pool, the logits of all vertices and the summary, each on trainer 0 alone."""
     member = replace(member, hosts=hosts)
-    shared = pool_module.SHARED if hosts == 1 else pool_module.OF_HOSTS[member.rank // len(member.here)]
     config = replace(config, gpus=member.world, samplers=0, resume=config.out if resume else None)
-    trainer = loop.ready(member, resolve(config, hosts=hosts), shared)
+    trainer = loop.ready(member, resolve(config, hosts=hosts), pool_module.shared_of(member))
     loop.train(trainer)
     weights = {name: p.detach().clone() for name, p in trainer.model.named_parameters()}
-    logits = trainer.evaluator.all_logits(trainer.model)
+    logits = None if config.task == "links" else trainer.evaluator.all_logits(trainer.model)
     return weights, logits, finish(trainer)
 
 
@@ -63,17 +72,19 @@ def assert_same_run(of_hosts, of_one, here_run, one_run, tolerance=1e-10):
     (weights, logits, summary), (weights_of_one, logits_of_one, summary_of_one) = of_hosts, of_one
     for name, weight in weights.items():
         torch.testing.assert_close(weight, weights_of_one[name], rtol=0, atol=tolerance)
-    np.testing.assert_allclose(logits, logits_of_one, rtol=0, atol=1e3 * tolerance)
+    if logits is not None:
+        np.testing.assert_allclose(logits, logits_of_one, rtol=0, atol=1e3 * tolerance)
     assert counted(here_run) == counted(one_run)
     for key in summary:
         if key.startswith(("test_", "valid_")) and key != "test_seconds":
             assert summary[key] == pytest.approx(summary_of_one[key], abs=1e-6), key
 
 
-@pytest.mark.cases(13)
+@pytest.mark.cases(15)
 @pytest.mark.parametrize("name", CASES)
-def test_two_hosts_train_as_one(pool, layouts, tmp_path, name):
-    config = config_for(layouts(4).path, tmp_path / "one", precision="64", **CASES[name])
+def test_two_hosts_train_as_one(pool, layouts, links, tmp_path, name):
+    layout = links(4) if CASES[name].get("task") == "links" else layouts(4)
+    config = config_for(layout.path, tmp_path / "one", precision="64", **CASES[name])
     (tmp_path / "one").mkdir()
     (tmp_path / "two").mkdir()
     group = {} if config.strategy == "data" or config.split_group else {"split_group": 2}
@@ -122,7 +133,7 @@ def no_folder(*_):
 def rows_of_all(member, rows):
     """A table that each trainer fills its own rows of, as host memory is; what this trainer's host sees of it."""
     member = replace(member, hosts=2)
-    shared = pool_module.OF_HOSTS[member.rank // len(member.here)].levels[0]
+    shared = pool_module.shared_of(member).levels[0]
     if member.local == 0:
         shared.grow(8 * 3 * rows)
     member.barrier()

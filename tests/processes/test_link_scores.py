@@ -60,8 +60,9 @@ def lay(graph, tmp_path_factory):
     return lambda parts, method="metis": lay_out(graph, place / method, parts=parts, method=method)
 
 
-def scored(member, layout, decoder, candidates, name, threads, piece=None, fan_outs=None, infinite=False):
+def scored(member, layout, decoder, candidates, name, threads, piece=None, fan_outs=None, infinite=False, hosts=1):
     """The scores of a set of pairs, what they are said to be, and on trainer 0 all vectors by global ids."""
+    member = replace(member, hosts=hosts)
     model, needs = prepare(make_model("sage", layout.graph.num_features, WIDTH, LAYERS))
     model.double()
     if infinite:
@@ -75,7 +76,7 @@ def scored(member, layout, decoder, candidates, name, threads, piece=None, fan_o
         layout,
         member,
         SplitLoader(layout, member.device, features, edges),
-        pool_module.SHARED.levels,
+        pool_module.shared_of(member).levels,
         width=WIDTH,
         metrics=METRICS,
         candidates=candidates,
@@ -165,6 +166,8 @@ def test_scores_are_the_same_to_the_last_bit(pool, lay, decoder, candidates, nam
         found = pool.run(world, scored, lay(world, method), DECODERS[decoder], candidates, name, threads, piece)
         assert [each for each, _, _ in found] == [alone] * world
     assert found[0][1] == said
+    found = pool.run(4, scored, lay(4), DECODERS[decoder], candidates, name, 1, hosts=2)
+    assert [each for each, _, _ in found] == [alone] * 4
 
 
 def test_scores_on_samples_are_the_same_too(pool, lay):

@@ -16,6 +16,7 @@ import os
 import time
 import traceback
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from unittest import mock
 
@@ -25,7 +26,7 @@ import torch.distributed as dist
 from gsplit.data.importers.dgl import import_dgl
 from gsplit.engine.rows.shared import Shared
 from gsplit.host import die_with_parent
-from gsplit.parallel import rendezvous
+from gsplit.parallel import Member, rendezvous
 from gsplit.parallel.join import joined
 from gsplit.processes import start
 from support.disk import wait_for_no_disk
@@ -46,6 +47,13 @@ OF_HOSTS: tuple[Shared, ...] = ()
 """In a member: the memory of each host, where the trainers count as those of several."""
 
 
+def shared_of(member: Member) -> Shared:
+    """In a member: the memory that the trainers of its host map."""
+    shared = SHARED if member.hosts == 1 else OF_HOSTS[member.rank // len(member.here)]
+    assert shared is not None
+    return shared
+
+
 class Pool:
     """``kind``: the type of the devices that its trainers compute on."""
 
@@ -61,10 +69,10 @@ class Pool:
         with mock.patch.dict(os.environ, {AUTOLOAD: "0"} if kind == "sim" else {}):
             self._children = start(serve, processes, [theirs for _, theirs in self._pipes], port, memory, kind)
 
-    def run(self, world: int, function, *arguments) -> list:
+    def run(self, world: int, function, *arguments, **options) -> list:
         waiting = {ours: rank for rank, (ours, _) in enumerate(self._pipes[:world])}
         for ours in waiting:
-            ours.send((world, function, arguments))
+            ours.send((world, partial(function, **options), arguments))
         results: list = [None] * world
         deadline_s = time.monotonic() + PATIENCE_S
         while waiting:

@@ -45,6 +45,7 @@ from gsplit.host import SharedBuffer
 from gsplit.nn.decoders import Decoder
 from gsplit.parallel import Member, sum_over_trainers
 from gsplit.parallel.collectives import all_reduce
+from gsplit.parallel.host_memory import complete
 from gsplit.runs.log import finite
 from gsplit.sampling.plan import fold_key, hashed
 
@@ -178,6 +179,7 @@ class LinkEvaluator(Vectors):
             )
         decoder.train(was_training)
         self._agree()
+        complete(self._member, torch.from_numpy(shared), lambda: self._written(of_set))
         found = [math.nan] * len(self._metrics)
         if self._member.rank == 0 and are_finite:
             numbers = numbers.settled(ranked=of_set.of_all is None or of_set.of_each is not None)
@@ -251,7 +253,7 @@ class LinkEvaluator(Vectors):
     def _fill(self, of_set: _Pairs, rows: LevelRows, scores: Scores, numbers: _Numbers) -> None:
         """Write this trainer's share of the numbers that metrics are made of."""
         if of_set.of_all is not None:
-            share = np.array_split(np.arange(len(of_set.of_all)), self._member.world)[self._member.rank]
+            share = self._share_of_all(of_set.of_all)
             u, v = self._layout.positions[of_set.of_all[share]].T
             numbers.negative[share] = scores.pairs(rows.places(u), rows.places(v))
         ranked = ranks_are_needed(self._metrics) and (of_set.of_all is None or of_set.of_each is not None)
@@ -277,6 +279,16 @@ class LinkEvaluator(Vectors):
                 negative = self._negative(of_set, here, known.lists(u, u, v))
                 values = scores.pairs(rows.places(u), rows.places(np.maximum(negative, 0)))
                 numbers.negative[here] = np.where(negative < 0, math.nan, values)
+
+    def _share_of_all(self, of_all: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Places of the pairs [K, 2] that all are compared with that this trainer scores."""
+        return np.array_split(np.arange(len(of_all)), self._member.world)[self._member.rank]
+
+    def _written(self, of_set: _Pairs) -> NDArray[np.int64]:
+        """Places of the numbers that this trainer wrote: ranks, scores of pairs, and those of negatives."""
+        m, own = len(of_set.rows), of_set.own
+        negative = own if of_set.of_all is None else self._share_of_all(of_set.of_all)
+        return np.concatenate([own, m + own, 2 * m + negative])
 
     def _each(self, of_set: _Pairs) -> int:
         """How many candidates each pair has for itself."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -16,6 +18,7 @@ from gsplit.engine.evaluation.sampled_targets import SampledTargets
 from gsplit.engine.inputs import SplitLoader
 from gsplit.host import SharedBuffer
 from gsplit.parallel import Member, sum_over_trainers
+from gsplit.parallel.host_memory import complete
 
 
 class Stopped(Exception):
@@ -112,14 +115,17 @@ class Vectors:
         Returns:
             Where vertices have their rows, the rows, and this trainer's vertices whose vectors are not finite.
         """
-        rows, not_finite = LevelRows(mask, self._graph.num_vertices), [np.empty(0, np.int64)]
+        rows, none = LevelRows(mask, self._graph.num_vertices), np.empty(0, np.int64)
+        not_finite, written = [none], [none]
         table = self._exact.shared(level, rows.num_rows, width)
         for chunk, vectors in chunks:
             values = np.ascontiguousarray(vectors.cpu().numpy(), table.dtype)
             not_finite.append(chunk[~np.isfinite(values).all(1)])
             change(values)
-            table[rows.places(chunk)] = values
+            written.append(rows.places(chunk))
+            table[written[-1]] = values
         self._agree()
+        complete(self._member, torch.from_numpy(table), partial(np.concatenate, written))
         return rows, table, np.concatenate(not_finite)
 
     def _last(self, model: nn.Module, ids: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
