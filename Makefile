@@ -124,6 +124,8 @@ on-simulated:
 	@said=$$(mktemp); $(ONE_SIMULATED) tests/accelerator -m 'accelerator and $(DAILY)' >$$said 2>&1; code=$$?; \
 	  echo; cat $$said; rm $$said; exit $$code
 
+# Also with every process started anew (tests/support/forked.py).
+test-all: export GSPLIT_TEST_STARTS := 1
 test-all: checked $(VENV)/.needs-slow $(VENV)/.needs-wheel
 	$(PYTEST) -m 'not accelerator'
 	$(ON_SIMULATED) tests/accelerator -m accelerator

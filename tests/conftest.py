@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import torch
 from support.disk import wait_for_no_disk
+from support.forked import spawn_by_forking
 from support.garbage import collect_seldom
 from support.graphs import lay_out, random_graph
 from support.pool import Pool
@@ -31,6 +32,8 @@ def pytest_configure():
     signal.signal(signal.SIGINT, signal.default_int_handler)
     collect_seldom()
     wait_for_no_disk()
+    if accelerator.find("auto")[0] == accelerator.HOST:
+        spawn_by_forking()
     # As each trainer does. Where tests take all cores, threads that wait for each other take most of the time.
     torch.set_num_threads(1)
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import socket
 import subprocess
 import sys
 import time
 
+import psutil
 import pytest
+from support.commands import children_of
+from support.forked import Popen
 from support.graphs import lay_out, random_graph
 from support.hosts import places
 from support.messages import says
@@ -38,9 +40,7 @@ class Trainers:
             place["TORCHELASTIC_ERROR_FILE"] = str(folder / f"error-{rank}")
             with (folder / f"out-{rank}").open("w") as out:
                 self.processes.append(
-                    subprocess.Popen(
-                        command, env=place, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT
-                    )
+                    Popen(command, env=place, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT)
                 )
 
     def codes(self):
@@ -91,16 +91,11 @@ def trains(run):
     return (run / "metrics.jsonl").is_file() and (run / "metrics.jsonl").stat().st_size > 0
 
 
-def children_of(pid):
-    return [int(child) for child in open(f"/proc/{pid}/task/{pid}/children").read().split()]
-
-
 def test_a_trainer_that_is_killed_ends_all(started, tmp_path):
     run = tmp_path / "run"
     trainers = started(2, *ENDLESS, "--out", run)
     wait_until(lambda: trains(run), ENDED_S, trainers.told)
     helpers = [child for process in trainers.processes for child in children_of(process.pid)]
-    helpers += [sampler for child in helpers for sampler in children_of(child)]
     assert len(helpers) >= 4  # a supplier and a sampler on each host
     killed = trainers.processes[3]
     killed.kill()
@@ -109,7 +104,7 @@ def test_a_trainer_that_is_killed_ends_all(started, tmp_path):
         assert len(set(lines)) == 1  # one that its pulse has ended says it, too
         says(lines[0], f"{socket.gethostname()}, trainer 3, killed")
     assert [cause is not None and "trainer 3" in cause for cause in trainers.root_causes()] == [True] * 3 + [False]
-    wait_until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in helpers), 10.0, lambda: helpers)
+    assert not psutil.wait_procs(helpers, 10.0)[1]
 
 
 @pytest.mark.parametrize("here", [1, 2])
@@ -117,12 +112,12 @@ def test_a_supplier_that_is_killed_is_the_cause_on_both_hosts(started, tmp_path,
     run = tmp_path / "run"
     trainers = started(here, *ENDLESS, "--out", run)
     wait_until(lambda: trains(run), ENDED_S, trainers.told)
-    (supplier,) = children_of(trainers.processes[0].pid)
-    os.kill(supplier, signal.SIGKILL)
+    (supplier,) = children_of(trainers.processes[0].pid, recursive=False)
+    supplier.kill()
     assert trainers.codes() == [1] * 2 * here
     for lines in trainers.last_lines():
         assert len(set(lines)) == 1
-        says(lines[0], f"trainer 0, supplier, pid {supplier}, without a word")
+        says(lines[0], f"trainer 0, supplier, pid {supplier.pid}, without a word")
 
 
 def test_the_host_of_a_killed_store_speaks(started, tmp_path):

@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 
 from experiments.shared.same_run import difference
+from support.forked import WHO, Popen
 from support.waiting import wait_until
 
 PATIENCE_S = 90.0
@@ -33,9 +34,17 @@ FOR_EVER = ["--epochs", "100000"]
 def python(*words, code=0, **options) -> subprocess.CompletedProcess[str]:
     """What a process of its own said, started as ``python WORDS``: it ends, with this exit code."""
     given = {"capture_output": True, "text": True, "timeout": 300, **options}
-    done = subprocess.run([sys.executable, *map(str, words)], check=False, **given)
-    assert done.returncode == code, done.stdout[-6000:] + done.stderr
-    return done
+    limit_s = given.pop("timeout")
+    if given.pop("capture_output"):
+        given |= {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with Popen([sys.executable, *map(str, words)], **given) as process:
+        try:
+            out, err = process.communicate(timeout=limit_s)
+        except BaseException:
+            process.kill()
+            raise
+    assert process.returncode == code, out[-6000:] + err
+    return subprocess.CompletedProcess(process.args, code, out, err)
 
 
 class Command:
@@ -50,7 +59,7 @@ class Command:
         environment = {**os.environ, "TMPDIR": str(temporary)}
         if python_path is not None:
             environment["PYTHONPATH"] = str(python_path)
-        self.process = subprocess.Popen(
+        self.process = Popen(
             [sys.executable, "-m", module, *map(str, arguments)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -92,8 +101,7 @@ class Command:
     @property
     def children(self) -> list[psutil.Process]:
         """Oldest first."""
-        children = psutil.Process(self.process.pid).children(recursive=True)
-        return sorted(children, key=lambda p: (p.create_time(), p.pid))
+        return sorted(children_of(self.process.pid), key=lambda p: (p.create_time(), p.pid))
 
     @property
     def trainers(self) -> list[psutil.Process]:
@@ -140,7 +148,13 @@ def listening(process: psutil.Process) -> list:
 
 def children_here() -> set[psutil.Process]:
     """The children of this process, such as a pool that an earlier test has started."""
-    return {child for child in psutil.Process().children() if "resource_tracker" not in words_of(child)}
+    return set(children_of(os.getpid(), recursive=False))
+
+
+def children_of(pid: int, recursive: bool = True) -> list[psutil.Process]:
+    """What a process of ours has started, but for what Python and tests have at work beside it."""
+    children = psutil.Process(pid).children(recursive)
+    return [child for child in children if not any(name in words_of(child) for name in ("resource_tracker", WHO))]
 
 
 def words_of(process: psutil.Process) -> str:

@@ -10,6 +10,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from support.forked import Popen
+
 SCRIPT = """
 import json, sys
 import gsplit
@@ -46,7 +48,7 @@ def train_placed(folder: Path, hosts: int, here: int, configs: Sequence[dict]) -
     (folder / "script.py").write_text(SCRIPT)
     (folder / "configs.json").write_text(json.dumps(configs, default=str))
     trainers = [
-        subprocess.Popen(
+        Popen(
             [sys.executable, str(folder / "script.py"), str(folder / "configs.json"), str(folder / f"rank-{rank}")],
             env=place,
             stdin=subprocess.DEVNULL,
