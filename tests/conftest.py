@@ -32,7 +32,7 @@ def pytest_configure():
     signal.signal(signal.SIGINT, signal.default_int_handler)
     collect_seldom()
     wait_for_no_disk()
-    if accelerator.find("auto")[0] == accelerator.HOST:
+    if accelerator.find("auto")[0] in (accelerator.HOST, "sim"):  # a driver of GPUs is of no use once it is forked
         spawn_by_forking()
     # As each trainer does. Where tests take all cores, threads that wait for each other take most of the time.
     torch.set_num_threads(1)

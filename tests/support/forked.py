@@ -24,6 +24,7 @@ import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib import metadata
 from multiprocessing import process, util
 from pathlib import Path
 
@@ -33,6 +34,8 @@ STARTS = "GSPLIT_TEST_STARTS"
 """Variable: where it is set, each process is started anew."""
 IMPORTED = ("gsplit.train.loop", "gsplit.train.api", "gsplit.predict.api", "gsplit.launch.placed")
 OURS = ("gsplit", "experiments")
+AUTOLOAD = "TORCH_DEVICE_BACKEND_AUTOLOAD"
+"""PyTorch's variable: whether importing it registers devices."""
 WHO = "support.forked"
 """What a nursery is called where processes are listed."""
 HERE = str(Path(__file__).parents[1])
@@ -76,7 +79,7 @@ class Nursery:
                 [sys.executable, "-c", code, ROOM],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
-                env=os.environ | {"PYTHONPATH": HERE},
+                env=os.environ | {"PYTHONPATH": HERE, AUTOLOAD: "0"},
             )
         return cls(ours)
 
@@ -254,6 +257,9 @@ def _take(request: Request, files: list[int]) -> None:
     tempfile.tempdir = None
     given = [folder for folder in request.environment.get("PYTHONPATH", "").split(os.pathsep) if folder]
     sys.path[:] = [*given, *(folder for folder in sys.path if folder not in (HERE, ""))]
+    if request.environment.get(AUTOLOAD) != "0":
+        for backend in metadata.entry_points(group="torch.backends"):  # as PyTorch's import does
+            backend.load()()
     _show(request.words)
 
 

@@ -30,6 +30,7 @@ from gsplit.parallel import Member, rendezvous
 from gsplit.parallel.join import joined
 from gsplit.processes import start
 from support.disk import wait_for_no_disk
+from support.forked import AUTOLOAD
 from support.garbage import collect_seldom
 from support.libraries import HAS_DGL
 
@@ -37,8 +38,6 @@ SIZE = 4
 PATIENCE_S = 120.0
 TELL_AFTER_S = 100.0
 """When a member that is still at work writes where its threads are, before it is given up."""
-AUTOLOAD = "TORCH_DEVICE_BACKEND_AUTOLOAD"
-"""PyTorch's variable: whether importing it registers devices."""
 HOSTS = 3
 """Hosts that trainers can be on, for what they map."""
 SHARED: Shared | None = None
