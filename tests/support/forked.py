@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from multiprocessing import process, util
 from pathlib import Path
+from typing import Any
 
 from gsplit import starting
 
@@ -146,10 +147,11 @@ class Popen(subprocess.Popen):
     """subprocess's, of a module of ours or a script."""
 
     def _execute_child(self, *arguments, **named):
-        given = inspect.signature(super()._execute_child).bind(*arguments, **named).arguments
+        anew: Any = super()
+        given = inspect.signature(anew._execute_child).bind(*arguments, **named).arguments
         words = [os.fspath(word) for word in given["args"]]
         if (born := nursery()) is None or not _is_ours(words):
-            return super()._execute_child(*arguments, **named)
+            return anew._execute_child(*arguments, **named)
         theirs = enumerate((given["p2cread"], given["c2pwrite"], given["errwrite"]))
         self.pid = born.fork(
             words,
@@ -160,7 +162,7 @@ class Popen(subprocess.Popen):
         )
         self._child_created = True
         ends = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
-        self._close_pipe_fds(*(given[end] for end in ends))
+        anew._close_pipe_fds(*(given[end] for end in ends))
 
 
 def spawn_by_forking() -> None:
@@ -253,7 +255,7 @@ def _take(request: Request, files: list[int]) -> None:
     os.environ.clear()
     os.environ.update(request.environment)
     os.chdir(request.folder)
-    process.ORIGINAL_DIR = request.folder
+    vars(process)["ORIGINAL_DIR"] = request.folder  # beside which multiprocessing looks for scripts
     tempfile.tempdir = None
     given = [folder for folder in request.environment.get("PYTHONPATH", "").split(os.pathsep) if folder]
     sys.path[:] = [*given, *(folder for folder in sys.path if folder not in (HERE, ""))]
