@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import torch
 from support.disk import wait_for_no_disk
-from support.forked import spawn_by_forking
+from support.forked import Nursery, spawn_by_forking
 from support.garbage import collect_seldom
 from support.graphs import lay_out, random_graph
 from support.pool import Pool
@@ -40,6 +40,8 @@ def pytest_configure():
 
 def pytest_collection_finish():
     collect_seldom()  # what tests have imported is there now
+    if accelerator.find("auto")[0] == accelerator.HOST:
+        Pool.twin = Nursery.twin()
 
 
 def pytest_unconfigure():

@@ -9,6 +9,7 @@ starting start Python itself, and so do all where GSPLIT_TEST_STARTS is set, as 
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import fcntl
 import importlib
@@ -22,7 +23,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from multiprocessing import process, util
@@ -135,12 +136,26 @@ def nursery() -> Nursery | None:
     global _nursery
     if os.environ.get(STARTS):
         return None
+    if _from is not None and _from.ours:
+        return _from
     if _nursery is None or not _nursery.ours:
         _nursery = Nursery.started()
     return _nursery
 
 
+@contextlib.contextmanager
+def forked_from(twin: Nursery | None) -> Iterator[None]:
+    """Inside, processes are forked from this one, if there is one."""
+    global _from
+    _from = twin
+    try:
+        yield
+    finally:
+        _from = None
+
+
 _nursery: Nursery | None = None
+_from: Nursery | None = None
 
 
 class Popen(subprocess.Popen):

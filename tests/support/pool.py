@@ -30,7 +30,7 @@ from gsplit.parallel import Member, rendezvous
 from gsplit.parallel.join import joined
 from gsplit.processes import start
 from support.disk import wait_for_no_disk
-from support.forked import AUTOLOAD
+from support.forked import AUTOLOAD, Nursery, forked_from
 from support.garbage import collect_seldom
 from support.libraries import HAS_DGL
 
@@ -56,6 +56,9 @@ def shared_of(member: Member) -> Shared:
 class Pool:
     """``kind``: the type of the devices that its trainers compute on."""
 
+    twin: Nursery | None = None
+    """With all that tests import, where they have no accelerator."""
+
     def __init__(self, kind: str = "cpu") -> None:
         self._rendezvous = rendezvous(SIZE)
         self._pipes = [multiprocessing.Pipe() for _ in range(SIZE)]
@@ -65,7 +68,8 @@ class Pool:
         memory = self._shared, self._of_hosts
         # A GPU's driver is of no use in a process that is forked; the simulated one is not there before.
         serve, processes = (_fork, 1) if kind in ("cpu", "sim") else (_serve, SIZE)
-        with mock.patch.dict(os.environ, {AUTOLOAD: "0"} if kind == "sim" else {}):
+        variables = {AUTOLOAD: "0"} if kind == "sim" else {}
+        with mock.patch.dict(os.environ, variables), forked_from(self.twin):
             self._children = start(serve, processes, [theirs for _, theirs in self._pipes], port, memory, kind)
 
     def run(self, world: int, function, *arguments, **options) -> list:
