@@ -75,8 +75,8 @@ class Accepted:
 
 
 def flag_of(name: str) -> str:
-    """The flag of a field: ``batch_size`` is ``--batch-size``."""
-    return "--" + name.replace("_", "-")
+    """The flag of a field: ``batch_size`` is ``--batch-size``, ``continue_`` ``--continue``."""
+    return "--" + name.rstrip("_").replace("_", "-")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -65,6 +65,9 @@ class RunConfig(EvaluationConfig):
     """Replace the run in --out."""
     resume: Path | None = None
     """Go on with the run in this folder, from its last checkpoint; its configuration is the default."""
+    continue_: Annotated[bool | None, NOT_RESUMED] = None
+    """Go on with the run in --out from its last checkpoint where it has one, else begin it: the same command line
+    again and again comes to the end. Implied where torchrun or Slurm counts a restart; --no-continue forbids it."""
     check_model: Annotated[bool | None, Only(train_features=None), AsksForNothing(False), NOT_RESUMED] = None
     """Do not train: compare the gradients of two trainers with those of one, on a few mini-batches, and say whether
     the model can be split. Without the flag, a model that is not GSplit's own is tried on a few vertices, alone and
@@ -92,5 +95,7 @@ class RunConfig(EvaluationConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.continue_ and self.overwrite:
+            raise InputError("--continue goes on with the run in --out, which --overwrite replaces; drop one")
         if self.evaluate == "none" and self.save_predictions != "no":
             raise InputError(f"--save-predictions {self.save_predictions} contradicts --evaluate none; drop one")

@@ -21,6 +21,7 @@ from gsplit.config.sampling import LAYERWISE, SamplingConfig, takes_all
 from gsplit.errors import InputError
 from gsplit.files import read_json, replace_file
 from gsplit.runs.folder import CONFIG, RESOLVED, RUNS
+from gsplit.runs.starts import writing
 
 logger = logging.getLogger(__name__)
 
@@ -202,5 +203,6 @@ def save_configurations(run: Path, asked: TrainConfig, resolved: TrainConfig, un
         InputError: where they cannot be written, such as on a full disk.
     """
     saved = {CONFIG: asked.to_json(unused), RESOLVED: resolved.to_json(unused)}
-    for name, text in saved.items():
-        replace_file(run / name, text.encode())
+    with writing(run):
+        for name, text in saved.items():
+            replace_file(run / name, text.encode())

@@ -15,12 +15,16 @@ import os
 import re
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gsplit.errors import InputError
 
 FIRST_PORT, PORTS = 20000, 10000
 """Ports of the store of a Slurm job, by the job's number."""
+JOBS = {"torchrun": "TORCHELASTIC_RUN_ID", "Slurm": "SLURM_JOB_ID"}
+"""Variables with the name of the job."""
+UNNAMED = "none"
+"""The name that torchrun gives a job without --rdzv-id."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +51,8 @@ class Place:
     """Who started them."""
     error_file: str | None = None
     """File that torchrun reads the cause of a failure from."""
+    jobs: Mapping[str, str] = field(default_factory=dict)
+    """Numbers and names of the job, by who gave it them."""
 
     @property
     def host(self) -> int:
@@ -126,6 +132,7 @@ def place_of(environ: Mapping[str, str] = os.environ) -> Place | None:
         restarts=int(environ.get("TORCHELASTIC_RESTART_COUNT") or environ.get("SLURM_RESTART_COUNT") or 0),
         by=by,
         error_file=environ.get("TORCHELASTIC_ERROR_FILE"),
+        jobs={by: environ[name] for by, name in JOBS.items() if environ.get(name, UNNAMED) != UNNAMED},
     )
 
 

@@ -6,14 +6,12 @@ every host the first trainer makes the memory that its peers map, and starts wha
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import secrets
 import signal
-import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
@@ -36,10 +34,10 @@ from gsplit.engine.run import Run
 from gsplit.engine.sampled.engine import Sampled
 from gsplit.engine.shares import shares
 from gsplit.engine.strategy import check_strategy
-from gsplit.engine.whole import WholeGraph
 from gsplit.errors import InputError
 from gsplit.files import real_path
 from gsplit.hosts import Place, handing
+from gsplit.hosts.error_file import write_error_file
 from gsplit.parallel.join import joined_at
 from gsplit.parallel.meeting import End, Meeting
 from gsplit.parallel.pulse import Pulse, leave_at_once
@@ -79,12 +77,11 @@ def check_carried(config: TrainConfig, place: Place) -> None:
         InputError: for what GSplit does not do there, and for another number of trainers.
     """
     started = f"trainers that {place.by} has started"
-    if config.strategy not in (*SAMPLED, "full"):
+    if config.strategy not in SAMPLED:
         raise InputError(f"--strategy {config.strategy} is not there yet for {started}; use gsplit train on one host")
-    if config.check_model:
-        raise InputError(
-            f"--check-model starts processes of its own, which {started} do not; run it by gsplit train, alone"
-        )
+    if config.check_model or config.dry_run:
+        flag = "--check-model" if config.check_model else "--dry-run"
+        raise InputError(f"{flag} starts processes of its own, which {started} do not; run it by gsplit train, alone")
     if config.gpus not in (None, place.world) and config.resume is None:
         raise InputError(f"--gpus is {config.gpus}, but {place.by} has started {place.world} trainers; drop --gpus")
     if place.hosts > 1:
@@ -117,14 +114,15 @@ def met(place: Place, silence_s: float) -> Iterator[Meeting]:
         end = End.of(error, place)
         write_error_file(place, end.line)
         raise raised(end, speaks=place.local == 0) from None
-    pulse = None
+    pulse, introduced = None, False
     try:
         introduce(meeting)
         pulse = Pulse(meeting, silence_s, partial(_end_now, place))
+        introduced = True
         yield meeting
     except BaseException as error:
         end = meeting.end_of(error, str(error) if isinstance(error, ProcessDied) else None)
-        write_error_file(place, end.line)
+        write_error_file(place, end.line, mistake=introduced and end.code == BAD_INPUT)
         speaks = meeting.speaks()
         if pulse is not None:
             pulse.close()  # it would end this process, in which others still read
@@ -139,7 +137,7 @@ def met(place: Place, silence_s: float) -> Iterator[Meeting]:
 
 def _end_now(place: Place, end: End, speaks: bool) -> None:
     """End this process from another thread, where its main one may wait for ever; one of each host says why."""
-    write_error_file(place, end.line)
+    write_error_file(place, end.line, mistake=end.code == BAD_INPUT)
     if speaks:
         say_error(f"{end.trace}\nerror: {end.line}".strip())
     leave_at_once(end.code)
@@ -158,15 +156,6 @@ def raised(end: End, *, speaks: bool) -> Any:
         error = ProcessDied(end.line)
     error.said, error.trace = not speaks, end.trace
     return error
-
-
-def write_error_file(place: Place, line: str) -> None:
-    """Have torchrun print the cause of a failure, in the words of this trainer."""
-    if place.error_file is None:
-        return
-    about = {"message": line, "extraInfo": {"timestamp": str(int(time.time()))}}
-    with suppress(OSError), open(place.error_file, "w") as file:
-        json.dump({"message": about}, file)
 
 
 def introduce(meeting: Meeting) -> None:
@@ -268,7 +257,7 @@ def _memory_here(meeting: Meeting, decided: Decided, layout: Layout) -> Iterator
             yield shared, end
         return
     engine = engine_of(run.config.strategy)
-    assert isinstance(engine, Sampled | WholeGraph)
+    assert isinstance(engine, Sampled)
     here = range(place.rank, place.rank + place.here)
     supplier = Supplier(engine.supplied(run, layout, decided.position, here))
     try:

@@ -131,10 +131,7 @@ class Resumed:
         if now.sampling == "clusters" and saved["layout_checksum"] != layout.checksum:
             stay["LAYOUT"] = (f"{before.layout}, as it was", layout.path)
         if now.sampling in SUBGRAPHS:  # a set for each group
-            groups = saved["trainers"] if before.strategy == "data" else saved.get("hosts", 1)
-            if before.strategy != "data" and before.split_group is not None:
-                groups = saved["trainers"] // before.split_group
-            stay["the number of split groups"] = (groups, self.run.strategy.micro_batches)
+            stay["the number of split groups"] = (self._groups_before, self.run.strategy.micro_batches)
         if "replicated" in (before.cache, now.cache):  # then each trainer has a share of its own, by layout
             stay["--cache"] = (before.cache, now.cache)
             stay["--gpus"] = (saved["trainers"], self.run.trainers)
@@ -147,6 +144,15 @@ class Resumed:
                 raise InputError(
                     f"the checkpoint in {self.run.folder} is in the middle of an epoch, so {flag} must stay {old}"
                 )
+
+    @property
+    def _groups_before(self) -> int:
+        """Number of micro-batches that a mini-batch was cut into."""
+        before, saved = self.before, self.checkpoint
+        trainers, hosts = int(saved["trainers"]), int(saved.get("hosts", 1))
+        if before.strategy == "data":
+            return trainers
+        return hosts if before.split_group is None else trainers // before.split_group
 
     @property
     def position(self) -> Position:
@@ -174,12 +180,14 @@ class Resumed:
         """Say what will be different from now on, and what of it changes results."""
         run, before, now, saved = self.run, self.before, self.run.asked, self.checkpoint
         effect = "sums change their order, and results their last digits"
-        if run.strategy.micro_batches > 1 and saved["trainers"] != run.trainers:
+        if {before.strategy, now.strategy} <= set(SAMPLED) and run.strategy.micro_batches != self._groups_before:
             effect = "mini-batches are cut into other micro-batches, with other samples"
         numbers = {"trainers": run.trainers, "threads": run.config.threads}
+        if saved["trainers"] == run.trainers:
+            numbers["hosts"] = run.config.hosts
         for what, number in numbers.items():
-            if saved.get(what) != number:
-                logger.warning("resuming with %s %s instead of %s: %s", number, what, saved.get(what), effect)
+            if (was := saved.get(what, 1 if what == "hosts" else None)) != number:
+                logger.warning("resuming with %s %s instead of %s: %s", number, what, was, effect)
         if before.cache != now.cache and "replicated" in (before.cache, now.cache):
             logger.warning(
                 "resuming with --cache %s instead of %s: with replicated each trainer has targets of its own",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import os
 import pickle
+import secrets
 import time
 import traceback
 from collections.abc import Callable
@@ -44,6 +45,12 @@ PULSE = "pulse/{}"
 """Key of what a host counts, by its number, while its first trainer lives."""
 LEFT = "left/{}"
 """Key of a trainer, by its rank, that reads nothing more."""
+COMERS, STARTED = "comers", "started/{}"
+"""Keys of the number of trainers that have come, and of the name of their start, by that number."""
+FIRST_START = "first"
+"""Name of a start whose store begins with it."""
+BEGUN = "begun/{}"
+"""Key of the host on which a run was begun, by the run."""
 LOOPBACK_INTERFACE = "lo"
 """Name of the interface by which a host reaches itself alone."""
 OURS = 1
@@ -94,18 +101,62 @@ class Meeting:
         _meetings[0] += 1
         self.interface = interface_of(place)
         """Name of the network interface that leads to the other hosts."""
-        self._prefix = f"gsplit/{place.restarts}/{_meetings[0]}"
-        self.store: dist.Store = dist.PrefixStore(self._prefix, _connected(place, opens=not place.served))
+        self._number, raw = _meetings[0], _connected(place, opens=not place.served)
+        self._all_starts = dist.PrefixStore(f"gsplit/{self._number}", raw)
+        self._start = self._agreed() if place.served else FIRST_START
+        self.store: dist.Store = dist.PrefixStore(f"gsplit/{self._number}/{self._start}", raw)
         """The store; its keys are this meeting's alone."""
+        self.restarts = place.restarts
+        """How often the trainers were started again, by the starter that says most; once they are introduced."""
         self.names: dict[int, str] = {}
         """The names of the hosts of all trainers, by rank; once they are introduced."""
+        self._welcomed = 0
+        """Number of those who came, in this start and in those before, that know the name of this one."""
         self._speaks = False
         self._pids: dict[int, int] = {}
         """The processes of this host's trainers, by rank."""
 
     def client(self) -> dist.Store:
         """Another connection to the store: one that waits answers to nobody else."""
-        return dist.PrefixStore(self._prefix, _connected(self.place, opens=False))
+        return dist.PrefixStore(f"gsplit/{self._number}/{self._start}", _connected(self.place, opens=False))
+
+    def _agreed(self) -> str:
+        """The name of this start, by trainer 0, where the store outlives it: keys of starts before are there, too.
+
+        Starters' counts do not tell: each host has its own, and one that comes or goes adds nothing to them.
+        """
+        if self.place.rank == 0:
+            return secrets.token_hex(8)
+        key = STARTED.format(self._all_starts.add(COMERS, 1))
+        if not _until(lambda: self._all_starts.check([key]), TIMEOUT.total_seconds()):
+            raise InputError(
+                f"trainer 0 did not come to {self.place.address}:{self.place.port} within {TIMEOUT.seconds // 60} "
+                "minutes; look at the output of its host"
+            )
+        return self._all_starts.get(key).decode()
+
+    def _welcome(self) -> None:
+        """Tell those who have come the name of this start, as trainer 0; who came to one before does not listen."""
+        if self.place.rank == 0 and self.place.served and not self.names:
+            while self._welcomed < self._all_starts.add(COMERS, 0):
+                self._welcomed += 1
+                self._all_starts.set(STARTED.format(self._welcomed), self._start)
+
+    def job(self) -> dict[str, str]:
+        """What names the job, by who gave it the name; a store that outlives its trainers has one, too."""
+        if not self.place.served:
+            return dict(self.place.jobs)
+        token = self._all_starts.compare_set("job", "", secrets.token_hex(8)).decode()
+        return {**self.place.jobs, "store": token}
+
+    def was_begun(self, run: Path) -> str | None:
+        """Name of the host on which a start before has begun a run; None where none has, or the store is new."""
+        key = BEGUN.format(run)
+        return self._all_starts.get(key).decode() if self._all_starts.check([key]) else None
+
+    def note_begun(self, run: Path) -> None:
+        """Write down that a run is begun on this host, for starts to come."""
+        self._all_starts.set(BEGUN.format(run), self.place.name)
 
     def tell(self, key: str, value: Any) -> None:
         """Write down what all may read; it can be pickled."""
@@ -124,6 +175,7 @@ class Meeting:
         """
 
         def told() -> bool:
+            self._welcome()
             if not self.store.check([key]):
                 self.look()
                 return False
@@ -198,7 +250,7 @@ class Meeting:
         Raises:
             InputError: where not all come, or the others cannot reach this one.
         """
-        self.tell(f"who/{self.place.rank}", (self.place.name, os.getpid(), network()))
+        self.tell(f"who/{self.place.rank}", (self.place.name, os.getpid(), self.place.restarts, network()))
         who, until_s = [], time.monotonic() + TIMEOUT.total_seconds()
         try:
             for rank in range(self.place.world):
@@ -210,6 +262,7 @@ class Meeting:
                 f"{came} came; look at the output of its host"
             ) from None
         self.names = {rank: name for rank, (name, *_) in enumerate(who)}
+        self.restarts = max(restarts for _, _, restarts, _ in who)
         here = range(self.place.rank - self.place.local, self.place.rank - self.place.local + self.place.here)
         self._pids = {rank: who[rank][1] for rank in here}
         if self.interface == LOOPBACK_INTERFACE and any(other != network() for *_, other in who):

@@ -18,6 +18,7 @@ import torch
 
 from gsplit.errors import InputError
 from gsplit.files import read_json, replace_file
+from gsplit.runs.starts import writing
 
 CHECKPOINT = "checkpoint"
 MODEL = "model"
@@ -46,6 +47,11 @@ def save_state(run: Path, name: str, state: dict[str, Any], about: dict[str, Any
         InputError: where that cannot be done, such as on a full disk; what was saved before is whole then.
     """
     content = _packed(state)
+    with writing(run):
+        _save(run, name, content, about)
+
+
+def _save(run: Path, name: str, content: bytes, about: dict[str, Any]) -> None:
     digest = hashlib.sha256(content).hexdigest()
     file = f"{name}-{digest[:16]}.pt"
     new = not (run / file).exists()
@@ -101,17 +107,24 @@ def is_saved(run: Path, name: str, state: dict[str, Any], about: dict[str, Any])
 def whole(run: Path, advice: str = "make room and go on with --resume") -> str:
     """Say in words from what a run that ends without a checkpoint can go on."""
     try:
-        at = describe_state(run, CHECKPOINT)
+        after = point(describe_state(run, CHECKPOINT))
     except InputError:
         return "no checkpoint was written before"
-    after = f"mini-batch {at['batch']} of epoch {at['epoch'] + 1}" if at["batch"] else f"epoch {at['epoch']}"
     return f"the checkpoint before, after {after}, is whole: {advice} {run}"
+
+
+def point(about: dict[str, Any]) -> str:
+    """Say in words how far a run was, by the description of its checkpoint."""
+    return (
+        f"mini-batch {about['batch']} of epoch {about['epoch'] + 1}" if about["batch"] else f"epoch {about['epoch']}"
+    )
 
 
 def remove_state(run: Path, name: str) -> None:
     """Forget what was saved under a name; nothing happens where nothing was."""
-    for path in (run / f"{name}.json", run / f"{name}.pt", *run.glob(f"{name}-*.pt")):
-        path.unlink(missing_ok=True)
+    with writing(run):
+        for path in (run / f"{name}.json", run / f"{name}.pt", *run.glob(f"{name}-*.pt")):
+            path.unlink(missing_ok=True)
 
 
 def _packed(state: dict[str, Any]) -> bytes:

@@ -6,14 +6,16 @@ import logging
 import os
 import re
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Literal
 
-from gsplit.atomic_folder import OLD, Beside, locked, place_of, spare_files
+from gsplit.atomic_folder import OLD, Beside, InUse, locked, place_of, spare_files
 from gsplit.errors import InputError
 from gsplit.files import read_json
+from gsplit.runs.starts import START, START_LOCK, Starter, is_last, last, started, take_over
 
 CONFIG = "config.json"
 RESOLVED = "resolved.json"
@@ -22,7 +24,7 @@ RESULTS = ("checkpoint.json", "model.json", "metrics.jsonl", "summary.json")
 """A run that has one of these, with something in it, has saved something."""
 SAVED = "|".join(
     (
-        *map(re.escape, (CONFIG, RESOLVED, *RESULTS, "trace.json")),
+        *map(re.escape, (CONFIG, RESOLVED, START, *RESULTS, "trace.json")),
         r"(checkpoint|model)-[0-9a-f]{16}\.pt",
         r"model\.pt",
     )
@@ -31,10 +33,14 @@ FILES = rf"{SAVED}|predictions\.npy"
 """A regular expression of what a run writes."""
 TEMPORARY = re.compile(rf"\.({FILES})\.\d+")
 """Names of files that a run writes to and then renames (:func:`gsplit.files.replacing`)."""
-BEGUN = re.compile(rf"{SAVED}|{TEMPORARY.pattern}|\.lock|\.trace-\d+\.json")
+BEGUN = re.compile(rf"{SAVED}|{TEMPORARY.pattern}|\.lock|\{START_LOCK}|\.trace-\d+\.json")
 """Names of files that a run may have written, beside its configuration, before it has saved anything."""
-NOT_BEGUN = re.compile(rf"\.lock|\.{re.escape(CONFIG)}\.\d+")
+NOT_BEGUN = re.compile(rf"\.lock|\{START_LOCK}|\.?{re.escape(START)}(\.\d+)?|\.{re.escape(CONFIG)}\.\d+")
 """Names of files that there may be before it has a configuration."""
+
+BEYOND_SILENCE_S = 5.0
+"""Seconds more that a former start has to end."""
+POLL_S = 0.1
 
 logger = logging.getLogger(__name__)
 
@@ -82,7 +88,9 @@ RUNS = Beside(lock=".aside-run", done=holds_results, may_discard=may_discard)
 
 
 @contextmanager
-def held_run(out: Path | None, *, resumes: bool = False, overwrite: bool = False) -> Iterator[Path]:
+def held_run(
+    out: Path | None, *, resumes: bool = False, overwrite: bool = False, starter: Starter | None = None
+) -> Iterator[Path]:
     """Hold the folder of a run until the block ends: a new one, or that of a run that goes on.
 
     Where the block fails before a new run has saved anything nothing is left of it, and what was in its place before
@@ -92,6 +100,7 @@ def held_run(out: Path | None, *, resumes: bool = False, overwrite: bool = False
         out: the folder.
         resumes: whether it is that of a run that goes on.
         overwrite: whether a new run may replace another.
+        starter: who starts the run, where this process does not start its trainers.
 
     Raises:
         InputError: where the folder may not be made or replaced, or another process uses it.
@@ -100,7 +109,8 @@ def held_run(out: Path | None, *, resumes: bool = False, overwrite: bool = False
         raise InputError("no --out given: name the folder for the run")
     with ExitStack() as held:
         if resumes:
-            held.enter_context(locked(out))
+            _lock_to_go_on(out, starter, held)
+            held.enter_context(started(out, starter))
             held.callback(_remove_temporary_files, out)
             _remove_temporary_files(out)
         else:
@@ -115,14 +125,36 @@ def held_run(out: Path | None, *, resumes: bool = False, overwrite: bool = False
                         place.rename(beside / OLD)
                     except OSError as error:
                         raise InputError(f"cannot replace {out}: {error.strerror}") from None
-            held.enter_context(_made(place))
+            held.enter_context(_made(place, starter))
         for left in out.glob(".trace-*"):  # of trainers that were killed while they wrote their traces
             left.unlink()
         yield out
 
 
+def _lock_to_go_on(out: Path, starter: Starter | None, held: ExitStack) -> None:
+    """Hold the folder of a run that goes on; a start of the same job before loses it if it does not end in time."""
+    again = starter is not None and starter.again
+    until_s = time.monotonic() + (starter.silence_s + BEYOND_SILENCE_S if starter is not None and again else 0.0)
+    while True:
+        try:
+            held.enter_context(locked(out))
+            return
+        except InUse:
+            if time.monotonic() < until_s:
+                time.sleep(POLL_S)
+            elif starter is not None and again and starter.made(out):
+                again, who = False, last(out)
+                logger.warning(
+                    "%s is held by pid %s on %s, of a start before this one; it can write no more there",
+                    *(out, who.get("pid"), who.get("host")),
+                )
+                take_over(out)
+            else:
+                raise
+
+
 @contextmanager
-def _made(place: Path) -> Iterator[None]:
+def _made(place: Path, starter: Starter | None) -> Iterator[None]:
     """Make the folder and hold it; where the block fails it is removed, unless something in it is to stay."""
     missing = [parent for parent in place.parents if not parent.exists()]
     try:
@@ -131,11 +163,13 @@ def _made(place: Path) -> Iterator[None]:
             place.mkdir(parents=True)
         except OSError as error:
             raise InputError(f"cannot make the folder {place}: {error.strerror}") from None
-        with spare, locked(place):
+        with spare, locked(place), started(place, starter):
             try:
                 yield
             except BaseException:
                 spare.close()
+                if not is_last(place):
+                    raise
                 _remove_temporary_files(place)
                 if may_discard(place):
                     shutil.rmtree(place, ignore_errors=True)
@@ -149,6 +183,8 @@ def _made(place: Path) -> Iterator[None]:
 
 def _remove_temporary_files(folder: Path) -> None:
     """Remove, and log, the temporary files of processes that were killed; this process holds the folder."""
+    if not is_last(folder):
+        return
     with suppress(OSError):
         for left in sorted(folder.iterdir()):
             if TEMPORARY.fullmatch(left.name) and left.is_file():

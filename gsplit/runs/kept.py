@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from gsplit.errors import InputError
 from gsplit.runs import checkpoint
-from gsplit.runs.log import SUMMARY
+from gsplit.runs.log import remove_summary
 from gsplit.terminal import say
 
 State = dict[str, Any]
@@ -189,7 +189,7 @@ class KeptWeights:
         if saved.get("score") is None and saved["epoch"] <= epoch:
             return  # the last weights of a run that ended here, or before
         if self.best is None:
-            (self._run / SUMMARY).unlink(missing_ok=True)
+            remove_summary(self._run)
             checkpoint.remove_state(self._run, checkpoint.MODEL)
         elif not self._is_saved(self.best):
             self._save(self.best)
@@ -200,7 +200,7 @@ class KeptWeights:
     def _save(self, weights: Weights) -> None:
         """Trainer 0 writes; a summary that names another model goes first."""
         if self._writes:
-            (self._run / SUMMARY).unlink(missing_ok=True)
+            remove_summary(self._run)
             checkpoint.save_state(self._run, checkpoint.MODEL, _saved(weights), _told(weights) | self._about)
 
     def _rows(self) -> dict[str, Tensor | None]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from gsplit.errors import InputError
 from gsplit.files import append_to_file, replace_file
+from gsplit.runs.starts import writing
 
 MAIN_STAGES = ("wait", "forward", "backward", "reduce", "step")
 """Parts of a trainer's time; ``wait`` is for the next mini-batch to be sampled and loaded."""
@@ -69,7 +70,8 @@ class RunLog:
         """Add lines; those of epochs are remembered."""
         self.epochs += [record for record in records if record["kind"] == "epoch"]
         lines = "".join(json.dumps(record, allow_nan=False) + "\n" for record in records).encode()
-        append_to_file(self._path, lines)
+        with writing(self._path.parent):
+            append_to_file(self._path, lines)
         self._num_bytes += len(lines)
         self._digest.update(lines)
 
@@ -87,14 +89,16 @@ class RunLog:
             raise InputError(f"{self._path} is a folder; move it away")
         lines = self._path.read_bytes()[: state["num_bytes"]] if self._path.is_file() else b""
         if hashlib.sha256(lines).hexdigest() == state["sha256"]:
-            replace_file(self._path, lines)
+            with writing(self._path.parent):
+                replace_file(self._path, lines)
             self._digest = hashlib.sha256(lines)
             return
         logger.warning(
             "%s has lost or changed lines; those of epochs are written again, those of mini-batches are lost",
             self._path,
         )
-        replace_file(self._path, b"")
+        with writing(self._path.parent):
+            replace_file(self._path, b"")
         self.epochs, epochs = [], self.epochs
         self._num_bytes = 0
         self.append(epochs)
@@ -107,7 +111,14 @@ def finite(value: float) -> float | None:
 
 def write_summary(run: Path, summary: dict[str, Any]) -> None:
     """Write ``summary.json``, in one piece."""
-    replace_file(run / SUMMARY, (json.dumps(summary, indent=2) + "\n").encode())
+    with writing(run):
+        replace_file(run / SUMMARY, (json.dumps(summary, indent=2) + "\n").encode())
+
+
+def remove_summary(run: Path) -> None:
+    """Forget the summary of a run, of which something else is to be said."""
+    with writing(run):
+        (run / SUMMARY).unlink(missing_ok=True)
 
 
 def totals(records: list[dict[str, Any]], key: str) -> dict[str, float]:

@@ -6,12 +6,13 @@ import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn, cast
 
 from gsplit import cli, starting
 from gsplit.config.train import ELSEWHERE, TrainConfig
 from gsplit.errors import InputError
 from gsplit.hosts import Place, place_of
+from gsplit.hosts.error_file import mistake_before, write_error_file
 from gsplit.processes.environment import PASSIVE
 from gsplit.terminal import flush, say_error
 
@@ -52,6 +53,9 @@ def _parsed(arguments: list[str], prog: str, run: Path | None) -> TrainConfig:
 
 def _train_at(place: Place, arguments: list[str], prog: str) -> None:
     """Train as one trainer of several that somebody else has started; trainer 0 prints the summary."""
+    if (line := mistake_before(place)) is not None:
+        write_error_file(place, line, mistake=True)
+        raise _said(line)
     os.environ.update({name: value for name, value in PASSIVE.items() if name not in os.environ})
     try:
         run = resumed_run(arguments) if place.rank == 0 else None  # which another host may not have
@@ -67,7 +71,14 @@ def _train_at(place: Place, arguments: list[str], prog: str) -> None:
 
     summary = train(config=config)
     if place.rank == 0:
-        say(summary["plans"] if config.dry_run else summary_text(summary))
+        say(summary_text(summary))
+
+
+def _said(line: str) -> InputError:
+    """A mistake of which the start before has printed the line."""
+    error: Any = InputError(line)
+    error.said = True
+    return cast("InputError", error)
 
 
 def leave_by(place: Place, work: Callable[[], None]) -> NoReturn:

@@ -36,6 +36,7 @@ from gsplit.processes.scripts import TRAINING
 from gsplit.runs.folder import held_run
 from gsplit.supply.tickets import Position
 from gsplit.train.check import check_model
+from gsplit.train.going_on import goes_on, starter_at, tell_seen
 from gsplit.train.loop import live, trained
 from gsplit.train.own_loop import Handed, Loop
 from gsplit.train.store_layout import is_store_of_run, laid_out
@@ -131,30 +132,26 @@ def _train(
         meeting: with the other trainers, where this is trainer 0 of those that somebody else has started.
     """
     handed = _handed(config, loss, loop, callbacks)
+    starter = None if meeting is None else starter_at(meeting, config)
+    config = goes_on(config, starter)
     config, before = resume_config(config)
     if meeting is not None:
         config = replace(config, gpus=meeting.place.world)
     with ending_tidily(), ExitStack() as held:
         if begins_from_store := before is None and is_store_of_run(config):
-            if meeting is not None:
-                raise InputError(
-                    f"{config.layout} is a graph store, to be laid out in the run's folder, which trainer 0 alone "
-                    "has; make a layout with gsplit partition"
-                )
-            held.enter_context(held_run(config.out, overwrite=config.overwrite))
+            held.enter_context(held_run(config.out, overwrite=config.overwrite, starter=starter))
             config = held.enter_context(laid_out(config))
         hosts = 1 if meeting is None else meeting.place.hosts
         run = resolve(config, model, loss, None if before is None else before.config, hosts)
         if run.config.check_model:
             return {"check": check_model(run)}
         if run.config.dry_run:
-            plans = {"plans": plan_table(run)}
-            if meeting is not None:
-                meeting.tell("decided", plans)
-            return plans
+            return {"plans": plan_table(run)}
         warn(run)
         if not begins_from_store:
-            held.enter_context(held_run(run.config.out, resumes=run.resumes, overwrite=run.config.overwrite))
+            held.enter_context(
+                held_run(run.config.out, resumes=run.resumes, overwrite=run.config.overwrite, starter=starter)
+            )
         position = Position()
         if before is not None:
             resumed = Resumed.checked(run, before)
@@ -172,6 +169,7 @@ def _train(
         save_configurations(run.folder, run.asked, run.config, run.unused)
         if meeting is None:
             return launch(run, functools.partial(live, handed=handed), position)
+        meeting.note_begun(run.folder)
         return lead(meeting, run, functools.partial(trained, handed=handed), position)
 
 
@@ -188,6 +186,7 @@ def _train_at(
         check_carried(config, place)
         if place.rank == 0:
             return _train(config, model, loss, loop, callbacks, meeting)
+        tell_seen(meeting, config)
         return follow(meeting, config.layout)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gsplit.atomic_folder import InUse
 from gsplit.engine.metrics import key_of
 from gsplit.errors import InputError
 from gsplit.optim import follow
@@ -59,6 +60,8 @@ def save_checkpoint(trainer: Trainer) -> bool:
     }
     try:
         checkpoint.save_state(run.folder, checkpoint.CHECKPOINT, state, about)
+    except InUse:  # what lies there is another's
+        raise
     except InputError as error:
         raise InputError(f"{error}; {checkpoint.whole(run.folder)}") from None
     return True

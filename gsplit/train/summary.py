@@ -20,6 +20,7 @@ from gsplit.files import replacing
 from gsplit.runs.folder import PREDICTIONS
 from gsplit.runs.kept import Weights
 from gsplit.runs.log import AHEAD_STAGES, MAIN_STAGES, totals, write_summary
+from gsplit.runs.starts import writing
 from gsplit.train.epochs import layout_of_work, say_stopped, stop, validate
 from gsplit.train.finite import first_parameter
 from gsplit.train.trainer import Trainer
@@ -134,7 +135,8 @@ def _save_predictions(trainer: Trainer) -> None:
     values = logits if wants_logits else trainer.task.objective.predict(torch.from_numpy(logits)).numpy()
     if bad := int((~np.isfinite(logits).all(axis=1)).sum()):
         logger.warning("%s of %d vertices have logits that are not finite", f"{PREDICTIONS}: {bad}", len(logits))
-    with replacing(trainer.run.folder / PREDICTIONS) as temporary, temporary.open("wb") as file:
+    run = trainer.run.folder
+    with writing(run), replacing(run / PREDICTIONS) as temporary, temporary.open("wb") as file:
         np.save(file, values, allow_pickle=False)  # given a name, it would add a suffix to it
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
@@ -13,16 +14,17 @@ import torch
 from support import pool as pool_module
 from support.hosts import train_placed
 from support.links import linked_layouts
-from support.runs import all_equal, config_for
-from support.runs_of_hosts import assert_same_run, counted, trained_on
+from support.runs import all_equal, config_for, records
 
 from gsplit.config.train import TrainConfig
+from gsplit.launch.resolve import resolve
 from gsplit.parallel.host_memory import by_first, complete
 from gsplit.runs import checkpoint
+from gsplit.train import epochs, loop, saving
+from gsplit.train.summary import finish
 
-DEFAULTS: dict[str, Any] = {name: getattr(TrainConfig, name) for name in ("fan_out", "batch_size")}
+DEFAULTS = {name: getattr(TrainConfig, name) for name in ("fan_out", "batch_size")}
 """What subgraphs take nothing of."""
-WHOLE = {"strategy": "full", "num_layers": 2, **DEFAULTS}
 MEASURED = {"metrics": "mrr,hits@3,auroc,ap"}
 CASES: dict[str, dict[str, Any]] = {
     "sage": {},
@@ -38,9 +40,6 @@ CASES: dict[str, dict[str, Any]] = {
     "replicated": {"strategy": "data", "cache": "replicated", "cache_size": "10%"},
     "layer-wise": {"sampling": "ladies", "layer_sizes": (32, 32), "fan_out": TrainConfig.fan_out},
     "subgraphs": {"sampling": "uniform", "subgraph": 40, "num_layers": 2, **DEFAULTS},
-    "whole graph by a grid": {**WHOLE, "grid": (2, 1, 2), "train_features": 6, "metrics": "macro-f1"},
-    "whole graph, rotating": {**WHOLE, "algorithm": "rotate", "model": "gcn", "num_layers": 3},
-    "whole graph": {**WHOLE, "algorithm": "shared", "train_features": 6, "norm": "batch"},
     "links": {"task": "links", "negatives": "uniform:2,joint:6/10,in-batch,hard:2", "score": "mlp", **MEASURED},
     "links of few": {"task": "links", "validate_every_batches": 2, "validate_vertices": 20, **MEASURED},
 }
@@ -51,18 +50,48 @@ def links(tmp_path_factory):
     return linked_layouts(tmp_path_factory.mktemp("links"), given=True, hard=3)
 
 
-@pytest.mark.cases(18)
+def trained_on(member, config: TrainConfig, hosts: int, *, resume: bool = False):
+    """Weights after training in the pool, the logits of all vertices and the summary, each on trainer 0 alone."""
+    member = replace(member, hosts=hosts)
+    config = replace(config, gpus=member.world, samplers=0, resume=config.out if resume else None)
+    trainer = loop.ready(member, resolve(config, hosts=hosts), pool_module.shared_of(member))
+    loop.train(trainer)
+    weights = {name: p.detach().clone() for name, p in trainer.model.named_parameters()}
+    logits = None if config.task == "links" else trainer.evaluator.all_logits(trainer.model)
+    return weights, logits, finish(trainer)
+
+
+def counted(run):
+    """What is recorded of a run, but for times and settings."""
+    kept = ("epoch", "batch", "trainer", "targets", "traffic", "rows_cached", "split_group")
+    return [
+        {key: record.get(key) for key in kept} for kind in ("mini-batch", "epoch") for record in records(run, kind)
+    ]
+
+
+def assert_same_run(of_hosts, of_one, here_run, one_run, tolerance=1e-10):
+    (weights, logits, summary), (weights_of_one, logits_of_one, summary_of_one) = of_hosts, of_one
+    for name, weight in weights.items():
+        torch.testing.assert_close(weight, weights_of_one[name], rtol=0, atol=tolerance)
+    if logits is not None:
+        np.testing.assert_allclose(logits, logits_of_one, rtol=0, atol=1e3 * tolerance)
+    assert counted(here_run) == counted(one_run)
+    for key in summary:
+        if key.startswith(("test_", "valid_")) and key != "test_seconds":
+            assert summary[key] == pytest.approx(summary_of_one[key], abs=1e-6), key
+
+
+@pytest.mark.cases(15)
 @pytest.mark.parametrize("name", CASES)
 def test_two_hosts_train_as_one(pool, layouts, links, tmp_path, name):
     layout = links(4) if CASES[name].get("task") == "links" else layouts(4)
     config = config_for(layout.path, tmp_path / "one", precision="64", **CASES[name])
     (tmp_path / "one").mkdir()
     (tmp_path / "two").mkdir()
-    group = {} if config.strategy != "split" or config.split_group else {"split_group": 2}
+    group = {} if config.strategy == "data" or config.split_group else {"split_group": 2}
     one = pool.run(4, trained_on, replace(config, **group), 1)
     two = pool.run(4, trained_on, replace(config, out=tmp_path / "two"), 2)
-    apart = "exchange_" if config.algorithm == "shared" else "none"  # rows are read where they lie, in a host
-    assert_same_run(two[0], one[0], tmp_path / "two", tmp_path / "one", apart=apart)
+    assert_same_run(two[0], one[0], tmp_path / "two", tmp_path / "one")
     assert all(all_equal(weights, two[0][0]) for weights, *_ in two)
     if config.save_predictions != "no":
         saved = (np.load(tmp_path / run / "predictions.npy") for run in ("one", "two"))
@@ -166,3 +195,41 @@ def given(config):
 
 def last_checkpoint(run):
     return json.loads((run / "checkpoint.json").read_text())["file"]
+
+
+@pytest.mark.parametrize(("hosts", "world"), [(1, 2), (3, 3)])
+def test_a_run_goes_on_with_another_number_of_hosts(pool, layouts, tmp_path, hosts, world):
+    """From the middle of an epoch. All neighbours count, so that other micro-batches have the same gradient."""
+    config = config_for(layouts(4).path, tmp_path / "of one", precision="64", fan_out=(-1, -1), epochs=2)
+    for name in ("of one", "of two"):
+        (tmp_path / name).mkdir()
+    weights, *_ = pool.run(1, trained_on, config, 1)[0]
+    pool.run(4, trained_and_kept, replace(config, out=tmp_path / "of two", checkpoint_every_batches=2))
+    kept = tmp_path / "kept"
+    about = json.loads((kept / "checkpoint.json").read_text())
+    assert (about["epoch"], about["batch"], about["hosts"], about["trainers"]) == (1, 2, 2, 4)
+    for of_trainer, *_ in pool.run(world, resumed_on, replace(config, out=kept), hosts):
+        for name, weight in weights.items():
+            torch.testing.assert_close(of_trainer[name], weight, rtol=0, atol=1e-10)
+    targets = [
+        {(each["epoch"], each["batch"]): each["targets"] for each in records(run, "mini-batch")}
+        for run in (tmp_path / "of one", kept)
+    ]
+    assert targets[0] == targets[1]
+
+
+def trained_and_kept(member, config):
+    """Train on two hosts; what the folder of the run is in the middle of the second epoch is kept beside it."""
+
+    def save(trainer):
+        saved = saving.save_checkpoint(trainer)
+        if member.rank == 0 and (trainer.progress.epoch, trainer.progress.batch) == (1, 2):
+            shutil.copytree(config.out, config.out.with_name("kept"))
+        return saved
+
+    with patch.object(epochs, "save_checkpoint", save):
+        trained_on(member, config, 2)
+
+
+def resumed_on(member, config, hosts):
+    return trained_on(member, config, hosts, resume=True)

@@ -11,6 +11,7 @@ from support.messages import line_with, says
 from gsplit import TrainConfig
 from gsplit.atomic_folder import InUse
 from gsplit.config.train import save_configurations
+from gsplit.data import open_layout
 from gsplit.errors import InputError
 from gsplit.launch.effects import warn
 from gsplit.launch.resolve import resolve
@@ -129,3 +130,46 @@ def test_the_number_of_trainers_follows_another_layout(saved, tmp_path, gpus, wa
     other.mkdir()
     layout = lay_out(random_graph(30, 3), other, parts=3).path
     assert resume_config(TrainConfig.resuming(saved.out, layout=layout, gpus=gpus))[0].gpus == wanted
+
+
+HOSTS = {"trainers": 4, "threads": 1, "hosts": 2, "batch": 3, "layout_checksum": ""}
+"""What a checkpoint says that was written in the middle of an epoch, on two hosts of two trainers."""
+
+
+def on_hosts(saved, hosts, gpus, **flags):
+    """The run of :data:`HOSTS` as it is to go on."""
+    before = replace(saved, gpus=4, threads=1, precision="32", **flags)
+    run = resolve(replace(before, gpus=gpus), hosts=hosts)
+    return Resumed(run=run, before=before, checkpoint=HOSTS), open_layout(run.layout)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "gpus", "wanted"),
+    [
+        (2, 4, None),
+        (2, 2, "2 trainers instead of 4, last digits"),
+        (4, 4, "4 hosts instead of 2, other micro-batches"),
+        (1, 2, "2 trainers instead of 4, other micro-batches"),
+        (3, 6, "6 trainers instead of 4, other micro-batches"),
+    ],
+)
+def test_other_numbers_of_hosts_are_told(saved, caplog, hosts, gpus, wanted):
+    resumed, _ = on_hosts(saved, hosts, gpus)
+    caplog.clear()
+    resumed.warn_of_changes()
+    assert caplog.text.count("resuming with") == (wanted is not None)
+    if wanted is not None:
+        says(caplog.text, wanted)
+
+
+SETS = {"sampling": "uniform", "subgraph": 10, "num_layers": 2, "fan_out": TrainConfig.fan_out}
+
+
+@pytest.mark.parametrize(("hosts", "gpus", "goes"), [(2, 2, True), (1, 2, False), (3, 3, False)])
+def test_sets_of_groups_stay_within_an_epoch(saved, hosts, gpus, goes):
+    resumed, layout = on_hosts(saved, hosts, gpus, **SETS)
+    if goes:
+        resumed._check_same_epoch(layout)
+        return
+    with pytest.raises(InputError, match=line_with("middle of an epoch, the number of split groups, must stay 2")):
+        resumed._check_same_epoch(layout)

@@ -65,7 +65,7 @@ def test_a_broken_connection_is_laid_to_the_process_that_is_gone():
 
     def live(meeting):
         if meeting.place.rank == 1:
-            meeting.tell("who/1", ("host2", gone.pid, module.network()))
+            meeting.tell("who/1", ("host2", gone.pid, 0, module.network()))
             return None
         meeting.introduce()
         return meeting.end_of(RuntimeError("Connection closed by peer")).line
@@ -94,7 +94,7 @@ def test_a_host_that_beats_is_not_blamed_for_waiting(monkeypatch):
 
 def test_loopback_is_refused_between_networks(monkeypatch):
     def live(meeting):
-        meeting.tell("who/1", ("host2", 1, ("another boot", 1)))
+        meeting.tell("who/1", ("host2", 1, 0, ("another boot", 1)))
         meeting.introduce()
 
     port = free_port()
@@ -114,3 +114,53 @@ def test_exit_codes(error, code):
     assert "\n" not in end.line
     says(end.line, os.uname().nodename)
     assert bool(end.trace) == (code == 1)
+
+
+class OneMeeting:
+    """The number of meetings of each of several processes that have one."""
+
+    def __getitem__(self, _):
+        return 1
+
+    def __setitem__(self, *_):
+        pass
+
+
+def test_a_store_that_outlives_its_trainers_keeps_their_starts_apart(monkeypatch):
+    """As torchrun's does, whose hosts count restarts each for itself: those that come later have counted none."""
+    monkeypatch.setattr(module, "_meetings", OneMeeting())
+    store = module.dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+
+    def come(rank, restarts=0):
+        where = {"address": "127.0.0.1", "port": store.port, "served": True}
+        return Meeting(Place(rank=rank, world=2, local=0, here=1, restarts=restarts, **where))
+
+    def come_and_meet(restarts):
+        meeting = come(1, restarts)
+        meeting.introduce()
+        return meeting
+
+    def start(*restarts):
+        first = come(0, restarts[0])
+        with ThreadPoolExecutor(1) as pool:
+            other = pool.submit(come_and_meet, restarts[1])
+            first.introduce()
+            return first, other.result()
+
+    monkeypatch.setattr(module, "TIMEOUT", module.timedelta(seconds=0.1))
+    with pytest.raises(InputError, match=line_with("trainer 0, did not come")):
+        come(1)  # of a start whose trainer 0 never comes
+    monkeypatch.undo()
+    monkeypatch.setattr(module, "_meetings", OneMeeting())
+    first, other = start(0, 0)
+    first.tell("decided", "before")
+    first.write(End(line="before", code=1), first.store)
+    first.note_begun("run")
+    again, other = start(0, 2)
+    assert (again.restarts, other.restarts) == (2, 2)
+    assert other.written(other.store) is None
+    again.tell("decided", "now")
+    assert other.hear("decided") == "now"
+    assert again.was_begun("run") == again.place.name
+    assert again.was_begun("another run") is None
+    assert again.job() == first.job() != {}
