@@ -40,7 +40,7 @@ class CommonLink(Link):
         assert isinstance(route, PlacedRoute)
         self._enter(Step.RETURN, received, route)
         totals = [sum(counts) for counts in route.received]
-        rows = self.common.share(received.contiguous(), totals)
+        rows = self.common.share_returned(received.contiguous(), route.received)
 
         def add_to(own: Tensor) -> None:
             begin = 0

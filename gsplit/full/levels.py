@@ -12,7 +12,7 @@ Legend: N vertices, P trainers, L layers.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,8 +62,7 @@ def levels_of(
     *,
     whole: bool,
     targets: NDArray[np.int64] | None = None,
-    alone: bool = True,
-    rank: int = 0,
+    ours: Sequence[int] | None = None,
     room: Room = np.empty,
     wait: Callable[[], None] = lambda: None,
     total: Callable[[NDArray[np.int64]], None] = lambda _: None,
@@ -76,27 +75,28 @@ def levels_of(
         layers: L, at most :data:`MOST_LAYERS`.
         whole: have all vertices in the levels below L.
         targets: layout ids of level L, ascending; by default the training vertices.
-        alone: whether this process looks at all vertices; else at those of trainer ``rank``.
-        rank: of this trainer.
+        ours: trainers whose vertices this process looks at; None: all. In one memory each one has one process.
         room: gives memory of a shape and type: the same one to all trainers, asked for in one order.
         wait: waits for all trainers.
-        total: replaces an array by its sum over all trainers.
+        total: replaces an array, zeros but for those of ``ours``, by that of all.
     """
     assert layers <= MOST_LAYERS
     n, trainers = graph.num_vertices, len(bounds) - 1
     # Each vertex's highest level and 1 more; 0 for none. Trainers write into one memory at a time what any of them
     # would write: a pass marks with one number, and leaves larger ones alone.
     row_N, mark_N = room((n,), np.int32), room((n,), np.uint8)
-    ours = range(trainers) if alone else range(rank, rank + 1)
-    begin, end = int(bounds[ours.start]), int(bounds[ours.stop])
-    mark_N[begin:end] = layers if whole else 0
+    ours = range(trainers) if ours is None else ours
+    ranges = [(int(bounds[p]), int(bounds[p + 1])) for p in ours]
     targets = graph.train_idx if targets is None else targets
-    first, last = np.searchsorted(targets, [begin, end])  # they ascend, in a layout
-    for a, b in vertex_pieces(int(first), int(last)):
-        mark_N[targets[a:b]] = layers + 1
+    for begin, end in ranges:
+        mark_N[begin:end] = layers if whole else 0
+        first, last = np.searchsorted(targets, [begin, end])  # they ascend, in a layout
+        for a, b in vertex_pieces(int(first), int(last)):
+            mark_N[targets[a:b]] = layers + 1
     wait()
     for level in range(layers, 0, -1) if not whole else ():
-        _mark_sources(graph, mark_N, level, begin, end)
+        for begin, end in ranges:
+            _mark_sources(graph, mark_N, level, begin, end)
         wait()
     sizes = np.zeros((trainers, layers + 1), np.int64)
     for p in ours:

@@ -273,12 +273,7 @@ class Moves:
         counters, num_bytes = self.counters, sum(sent) * itemsize
         counters.moves[f"{move}_{way}_bytes"] += num_bytes
         counters.moves[f"{move}_{way}_messages"] += len(sent)
-        if way == "forward":
-            counters.forward_bytes += num_bytes
-            counters.forward_messages += len(sent)
-        else:
-            counters.backward_bytes += num_bytes
-            counters.backward_messages += len(sent)
+        counters.count(way, num_bytes, len(sent))
 
 
 def _once(function: Callable[[], Tensor]) -> Callable[[], Tensor]:

@@ -219,15 +219,15 @@ class CommonOperator:
 
     def forward(self, x: Tensor, by: Factors, *, weighted: bool) -> Tensor:
         """Sums of the own destinations."""
-        return self._summed(x, self._forward, self._sources, by, weighted)
+        return self._summed(x, self._forward, self._sources, by, weighted, "forward")
 
     def backward(self, grad: Tensor, by: Factors, *, weighted: bool) -> Tensor:
         """Gradients of the own sources."""
         assert self._backward is not None
-        return self._summed(grad.contiguous(), self._backward, self._destinations, by, weighted)
+        return self._summed(grad.contiguous(), self._backward, self._destinations, by, weighted, "backward")
 
-    def _summed(self, x: Tensor, shard: Shard, sizes: Sequence[int], by: Factors, weighted: bool) -> Tensor:
-        panels = self._common.share_panels(x, sizes, by.sources)
+    def _summed(self, x: Tensor, shard: Shard, sizes: Sequence[int], by: Factors, weighted: bool, way: str) -> Tensor:
+        panels = self._common.share_panels(x, sizes, by.sources, way)
         return product(shard.edges, panels, shard.weight if weighted else None, own=x, by=by)
 
 

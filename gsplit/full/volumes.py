@@ -10,8 +10,9 @@ rows, w_f its columns and N(r, k) the rows of all trainers (r, k, .); sources be
 
 Backward R and K are exchanged, and so are sources and destinations. With equal ranges that is, summed over the moves,
 ``n w [2 (F-1) / (F P) + (R-1) / (R K F) + (K-1) / (K R F)]`` with n rows in all. ``1d`` sends every row to all
-others, ``1d-sparse`` the rows that are needed, and both return the gradients of what they received; ``shared`` sends
-nothing.
+others, ``1d-sparse`` the rows that are needed, and both return the gradients of what they received. ``shared`` sends
+nothing within a host, and each row once to every other one: sources, and in backward destinations, or, where models
+read rows as they are, the gradients for those of that host.
 
 Legend: P trainers, L layers.
 """
@@ -28,6 +29,8 @@ from gsplit.full.moves import DIRECTIONS, names_of_counts, shares
 from gsplit.full.plans import COLUMNS, FEATURES, ROWS, GridPlan
 
 TOTALS = tuple(f"exchange_{way}_{what}" for way in DIRECTIONS for what in ("bytes", "messages"))
+BETWEEN = "between_hosts_bytes"
+"""Bytes that go to other hosts, of all that is sent."""
 
 
 class Widths(NamedTuple):
@@ -46,8 +49,12 @@ def volumes(
     itemsize: int,
     rank: int,
     needed: Mapping[int, NDArray[np.int64]] | None = None,
+    *,
+    hosts: int = 1,
 ) -> dict[str, int]:
     """Bytes and messages that a trainer sends in an epoch, by move and in all, as ``metrics.jsonl`` names them.
+
+    Beside them is :data:`BETWEEN`, where there are several hosts.
 
     Args:
         plan: that is asked about.
@@ -55,17 +62,24 @@ def volumes(
         widths: [L] of the layers.
         itemsize: bytes of a number.
         rank: of the trainer.
-        needed: for ``1d-sparse``, by layer, [P, P] rows that each trainer needs of each other.
+        needed: for ``1d-sparse``, and ``shared`` where models read rows as they are, by layer, [P, P] rows that each
+            trainer needs of each other.
+        hosts: that the trainers are on.
     """
-    counts = dict.fromkeys([*names_of_counts(), *TOTALS], 0)
+    counts = dict.fromkeys([*names_of_counts(), *TOTALS, *([BETWEEN] if hosts > 1 else [])], 0)
+    here = len(sizes) // hosts
 
-    def add(move: str, way: str, words: list[int]) -> None:
-        """Words of each message."""
+    def add(move: str, way: str, words: dict[int, int]) -> None:
+        """Words of each message, by who gets it."""
         for name in (*([move] if move else []), "exchange"):
-            counts[f"{name}_{way}_bytes"] += sum(words) * itemsize
-            counts[f"{name}_{way}_messages"] += sum(number > 0 for number in words)
+            counts[f"{name}_{way}_bytes"] += sum(words.values()) * itemsize
+            counts[f"{name}_{way}_messages"] += sum(number > 0 for number in words.values())
+        if hosts > 1:
+            away = sum(number for peer, number in words.items() if peer // here != rank // here)
+            counts[BETWEEN] += away * itemsize
 
     peers = [peer for peer in range(len(sizes)) if peer != rank]
+    equals = [peer for peer in peers if peer % here == rank % here]
     for layer, width in enumerate(widths, start=1):
         sources, destinations = sizes[:, layer - 1].tolist(), sizes[:, layer].tolist()
         if not plan.of_all_sources:
@@ -76,20 +90,27 @@ def volumes(
             for move, words in chain.items():
                 add(move, "backward", words)
         elif plan.algorithm == "1d":
-            add("", "forward", [sources[rank] * width.forward for _ in peers])
-            add("", "backward", [sources[peer] * width.backward for peer in peers])
+            add("", "forward", dict.fromkeys(peers, sources[rank] * width.forward))
+            add("", "backward", {peer: sources[peer] * width.backward for peer in peers})
         elif plan.algorithm == "1d-sparse":
             assert needed is not None
             table = needed[layer]
-            add("", "forward", [int(table[peer, rank]) * width.forward for peer in peers])
-            add("", "backward", [int(table[rank, peer]) * width.backward for peer in peers])
+            add("", "forward", {peer: int(table[peer, rank]) * width.forward for peer in peers})
+            add("", "backward", {peer: int(table[rank, peer]) * width.backward for peer in peers})
+        else:
+            back = dict.fromkeys(equals, destinations[rank])
+            if needed is not None:
+                of_host = needed[layer][rank].reshape(hosts, here).sum(axis=1)
+                back = {peer: int(of_host[peer // here]) for peer in equals}
+            add("", "forward", dict.fromkeys(equals, sources[rank] * width.forward))
+            add("", "backward", {peer: rows * width.backward for peer, rows in back.items()})
     return counts
 
 
 def _chain(
     plan: GridPlan, rank: int, given: Sequence[int], wanted: Sequence[int], axes: tuple[str, str], width: int
-) -> dict[str, list[int]]:
-    """Words of each message that a trainer sends around one product."""
+) -> dict[str, dict[int, int]]:
+    """Words of each message that a trainer sends around one product, by move and by who gets it."""
     grid = plan.grid
     of_members = shares(width, grid.size(FEATURES))
     own = of_members[grid.coordinate(rank, FEATURES)]
@@ -101,10 +122,10 @@ def _chain(
         return [peer for peer in grid.group(rank, axis) if peer != rank]
 
     return {
-        "to_columns": [given[rank] * of_members[grid.coordinate(peer, FEATURES)] for peer in others(FEATURES)],
-        "gather": [rows(rank, given) * own for _ in others(axes[0])],
-        "reduce_scatter": [rows(peer, wanted) * own for peer in others(axes[1])],
-        "to_rows": [wanted[peer] * own for peer in others(FEATURES)],
+        "to_columns": {peer: given[rank] * of_members[grid.coordinate(peer, FEATURES)] for peer in others(FEATURES)},
+        "gather": {peer: rows(rank, given) * own for peer in others(axes[0])},
+        "reduce_scatter": {peer: rows(peer, wanted) * own for peer in others(axes[1])},
+        "to_rows": {peer: wanted[peer] * own for peer in others(FEATURES)},
     }
 
 

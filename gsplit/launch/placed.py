@@ -34,6 +34,7 @@ from gsplit.engine.run import Run
 from gsplit.engine.sampled.engine import Sampled
 from gsplit.engine.shares import shares
 from gsplit.engine.strategy import check_strategy
+from gsplit.engine.whole import WholeGraph
 from gsplit.errors import InputError
 from gsplit.files import real_path
 from gsplit.hosts import Place, handing
@@ -77,11 +78,12 @@ def check_carried(config: TrainConfig, place: Place) -> None:
         InputError: for what GSplit does not do there, and for another number of trainers.
     """
     started = f"trainers that {place.by} has started"
-    if config.strategy not in SAMPLED:
+    if config.strategy not in (*SAMPLED, "full"):
         raise InputError(f"--strategy {config.strategy} is not there yet for {started}; use gsplit train on one host")
-    if config.check_model or config.dry_run:
-        flag = "--check-model" if config.check_model else "--dry-run"
-        raise InputError(f"{flag} starts processes of its own, which {started} do not; run it by gsplit train, alone")
+    if config.check_model:
+        raise InputError(
+            f"--check-model starts processes of its own, which {started} do not; run it by gsplit train, alone"
+        )
     if config.gpus not in (None, place.world) and config.resume is None:
         raise InputError(f"--gpus is {config.gpus}, but {place.by} has started {place.world} trainers; drop --gpus")
     if place.hosts > 1:
@@ -257,7 +259,7 @@ def _memory_here(meeting: Meeting, decided: Decided, layout: Layout) -> Iterator
             yield shared, end
         return
     engine = engine_of(run.config.strategy)
-    assert isinstance(engine, Sampled)
+    assert isinstance(engine, Sampled | WholeGraph)
     here = range(place.rank, place.rank + place.here)
     supplier = Supplier(engine.supplied(run, layout, decided.position, here))
     try:

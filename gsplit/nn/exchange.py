@@ -47,6 +47,15 @@ class ExchangeCounters:
     moves: dict[str, int] = field(default_factory=dict)
     """Bytes and messages by name, where rows travel in more ways than one; the numbers above have their sums, too."""
 
+    def count(self, way: str, num_bytes: int, messages: int) -> None:
+        """Add what was sent ``forward`` or ``backward``."""
+        if way == "forward":
+            self.forward_bytes += num_bytes
+            self.forward_messages += messages
+        else:
+            self.backward_bytes += num_bytes
+            self.backward_messages += messages
+
 
 @dataclass(frozen=True, kw_only=True)
 class Link:

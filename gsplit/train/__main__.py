@@ -71,7 +71,7 @@ def _train_at(place: Place, arguments: list[str], prog: str) -> None:
 
     summary = train(config=config)
     if place.rank == 0:
-        say(summary_text(summary))
+        say(summary["plans"] if config.dry_run else summary_text(summary))
 
 
 def _said(line: str) -> InputError:

@@ -139,6 +139,11 @@ def _train(
         config = replace(config, gpus=meeting.place.world)
     with ending_tidily(), ExitStack() as held:
         if begins_from_store := before is None and is_store_of_run(config):
+            if meeting is not None:
+                raise InputError(
+                    f"{config.layout} is a graph store, to be laid out in the run's folder, which trainer 0 alone "
+                    "has; make a layout with gsplit partition"
+                )
             held.enter_context(held_run(config.out, overwrite=config.overwrite, starter=starter))
             config = held.enter_context(laid_out(config))
         hosts = 1 if meeting is None else meeting.place.hosts
@@ -146,7 +151,10 @@ def _train(
         if run.config.check_model:
             return {"check": check_model(run)}
         if run.config.dry_run:
-            return {"plans": plan_table(run)}
+            plans = {"plans": plan_table(run)}
+            if meeting is not None:
+                meeting.tell("decided", plans)
+            return plans
         warn(run)
         if not begins_from_store:
             held.enter_context(

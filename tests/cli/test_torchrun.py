@@ -41,15 +41,15 @@ def test_its_trainers_compute_what_ours_do_to_the_last_bit(tmp_path, in_pool):
 def test_a_mistake_is_its_root_cause(tmp_path):
     layout = lay_out(random_graph(100, 5, seed=3), tmp_path, parts=2).path
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    command = ["-m", "gsplit.train", str(layout), "--out", str(tmp_path / "run"), "--strategy", "full"]
+    command = ["-m", "gsplit.train", str(layout), "--out", str(tmp_path / "run"), "--check-model"]
     done = subprocess.run(
         [*torchrun, *command], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
     )
     assert done.returncode == 1
     lines = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
     assert len(lines) == 1
-    says(lines[0], "--strategy, full, gsplit train")
+    says(lines[0], "--check-model, processes, gsplit train")
     root = done.stderr.partition("Root Cause")[2]
     says(root, "exitcode, 2")
-    says(root, "--strategy, full, gsplit train")
+    says(root, "--check-model, processes, gsplit train")
     assert not (tmp_path / "run").exists()

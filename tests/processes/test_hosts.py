@@ -15,16 +15,16 @@ from support import pool as pool_module
 from support.hosts import train_placed
 from support.links import linked_layouts
 from support.runs import all_equal, config_for, records
+from support.runs_of_hosts import assert_same_run, counted, trained_on
 
 from gsplit.config.train import TrainConfig
-from gsplit.launch.resolve import resolve
 from gsplit.parallel.host_memory import by_first, complete
 from gsplit.runs import checkpoint
-from gsplit.train import epochs, loop, saving
-from gsplit.train.summary import finish
+from gsplit.train import epochs, saving
 
-DEFAULTS = {name: getattr(TrainConfig, name) for name in ("fan_out", "batch_size")}
+DEFAULTS: dict[str, Any] = {name: getattr(TrainConfig, name) for name in ("fan_out", "batch_size")}
 """What subgraphs take nothing of."""
+WHOLE = {"strategy": "full", "num_layers": 2, **DEFAULTS}
 MEASURED = {"metrics": "mrr,hits@3,auroc,ap"}
 CASES: dict[str, dict[str, Any]] = {
     "sage": {},
@@ -40,6 +40,9 @@ CASES: dict[str, dict[str, Any]] = {
     "replicated": {"strategy": "data", "cache": "replicated", "cache_size": "10%"},
     "layer-wise": {"sampling": "ladies", "layer_sizes": (32, 32), "fan_out": TrainConfig.fan_out},
     "subgraphs": {"sampling": "uniform", "subgraph": 40, "num_layers": 2, **DEFAULTS},
+    "whole graph by a grid": {**WHOLE, "grid": (2, 1, 2), "train_features": 6, "metrics": "macro-f1"},
+    "whole graph, rotating": {**WHOLE, "algorithm": "rotate", "model": "gcn", "num_layers": 3},
+    "whole graph": {**WHOLE, "algorithm": "shared", "train_features": 6, "norm": "batch"},
     "links": {"task": "links", "negatives": "uniform:2,joint:6/10,in-batch,hard:2", "score": "mlp", **MEASURED},
     "links of few": {"task": "links", "validate_every_batches": 2, "validate_vertices": 20, **MEASURED},
 }
@@ -50,48 +53,18 @@ def links(tmp_path_factory):
     return linked_layouts(tmp_path_factory.mktemp("links"), given=True, hard=3)
 
 
-def trained_on(member, config: TrainConfig, hosts: int, *, resume: bool = False):
-    """Weights after training in the pool, the logits of all vertices and the summary, each on trainer 0 alone."""
-    member = replace(member, hosts=hosts)
-    config = replace(config, gpus=member.world, samplers=0, resume=config.out if resume else None)
-    trainer = loop.ready(member, resolve(config, hosts=hosts), pool_module.shared_of(member))
-    loop.train(trainer)
-    weights = {name: p.detach().clone() for name, p in trainer.model.named_parameters()}
-    logits = None if config.task == "links" else trainer.evaluator.all_logits(trainer.model)
-    return weights, logits, finish(trainer)
-
-
-def counted(run):
-    """What is recorded of a run, but for times and settings."""
-    kept = ("epoch", "batch", "trainer", "targets", "traffic", "rows_cached", "split_group")
-    return [
-        {key: record.get(key) for key in kept} for kind in ("mini-batch", "epoch") for record in records(run, kind)
-    ]
-
-
-def assert_same_run(of_hosts, of_one, here_run, one_run, tolerance=1e-10):
-    (weights, logits, summary), (weights_of_one, logits_of_one, summary_of_one) = of_hosts, of_one
-    for name, weight in weights.items():
-        torch.testing.assert_close(weight, weights_of_one[name], rtol=0, atol=tolerance)
-    if logits is not None:
-        np.testing.assert_allclose(logits, logits_of_one, rtol=0, atol=1e3 * tolerance)
-    assert counted(here_run) == counted(one_run)
-    for key in summary:
-        if key.startswith(("test_", "valid_")) and key != "test_seconds":
-            assert summary[key] == pytest.approx(summary_of_one[key], abs=1e-6), key
-
-
-@pytest.mark.cases(15)
+@pytest.mark.cases(18)
 @pytest.mark.parametrize("name", CASES)
 def test_two_hosts_train_as_one(pool, layouts, links, tmp_path, name):
     layout = links(4) if CASES[name].get("task") == "links" else layouts(4)
     config = config_for(layout.path, tmp_path / "one", precision="64", **CASES[name])
     (tmp_path / "one").mkdir()
     (tmp_path / "two").mkdir()
-    group = {} if config.strategy == "data" or config.split_group else {"split_group": 2}
+    group = {} if config.strategy != "split" or config.split_group else {"split_group": 2}
     one = pool.run(4, trained_on, replace(config, **group), 1)
     two = pool.run(4, trained_on, replace(config, out=tmp_path / "two"), 2)
-    assert_same_run(two[0], one[0], tmp_path / "two", tmp_path / "one")
+    apart = "exchange_" if config.algorithm == "shared" else "none"  # rows are read where they lie, in a host
+    assert_same_run(two[0], one[0], tmp_path / "two", tmp_path / "one", apart=apart)
     assert all(all_equal(weights, two[0][0]) for weights, *_ in two)
     if config.save_predictions != "no":
         saved = (np.load(tmp_path / run / "predictions.npy") for run in ("one", "two"))

@@ -12,16 +12,13 @@ from support.graphs import lay_out, random_graph
 from support.models import make_model, names
 from support.steps import ALONE, Step
 from support.threads import in_threads
-from support.whole import DenseBlock, WholeStep, assert_same, buffers, uneven
+from support.whole import LAYERS, DenseBlock, WholeStep, assert_same, buffers, needed_rows, plans_of, uneven
 
 from gsplit.engine.objective import mini_batch_loss, objective_of
 from gsplit.engine.whole.plan_table import moved_widths
-from gsplit.full import GridPlan, levels_of
-from gsplit.full.plans import OF_ALL_SOURCES, grids_of
+from gsplit.full import levels_of
 from gsplit.full.volumes import volumes
 from gsplit.train.progress import mini_batch_counts
-
-LAYERS = 3
 
 
 def steps(member, layout, shared, plans, name):
@@ -31,13 +28,6 @@ def steps(member, layout, shared, plans, name):
         step = WholeStep(member, layout, shared, plan, LAYERS, name)
         results.append([step.gradients()[:2] for _ in range(2)])
     return results
-
-
-def plans_of(trainers, name="sage"):
-    """All plans that a model can take."""
-    grids = [] if name.startswith(("gat", "pyg", "dgl", "own")) else list(grids_of(trainers))
-    named = [GridPlan(algorithm=algorithm, sizes=(trainers, 1, 1)) for algorithm in OF_ALL_SOURCES]
-    return [*named, *(GridPlan(algorithm="3d", sizes=sizes) for sizes in grids)]
 
 
 @pytest.fixture(scope="module")
@@ -129,19 +119,6 @@ def test_what_is_sent_is_what_the_formula_says(folder, name):
                 assert {key: counts[key] for key in wanted} == wanted, (plan, rank)
     assert plans[0].algorithm == "shared"
     assert any(wanted.values())
-
-
-def needed_rows(graph, levels, layer):
-    """[P, P] numbers of distinct sources that each trainer needs of each other, the slow way."""
-    table = np.zeros((4, 4), np.int64)
-    for rank in range(4):
-        own = range(levels.bounds[rank], levels.bounds[rank + 1])
-        computed = [v for v in own if 0 <= levels.row_N[v] < levels.sizes[rank, layer]]
-        sources = {int(u) for v in computed for u in graph.indices[graph.indptr[v] : graph.indptr[v + 1]]}
-        for u in sources:
-            owner = next(p for p in range(4) if levels.bounds[p] <= u < levels.bounds[p + 1])
-            table[rank, owner] += owner != rank
-    return table
 
 
 def test_levels_are_what_training_vertices_depend_on(folder):

@@ -38,7 +38,7 @@ SIZE = 4
 PATIENCE_S = 120.0
 TELL_AFTER_S = 100.0
 """When a member that is still at work writes where its threads are, before it is given up."""
-HOSTS = 3
+HOSTS = SIZE
 """Hosts that trainers can be on, for what they map."""
 SHARED: Shared | None = None
 """In a member: the memory that a Job wants; it can only be passed when a process is spawned."""

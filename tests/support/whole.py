@@ -18,6 +18,7 @@ from gsplit.engine.whole.rotated_batch import RotatedBatches
 from gsplit.engine.whole.whole_batch import WholeBatches
 from gsplit.features import EdgeLoader, FeatureLoader, HostRows
 from gsplit.full import GridPlan
+from gsplit.full.plans import OF_ALL_SOURCES, grids_of
 from gsplit.host import SharedBuffer
 from gsplit.models import prepared
 from gsplit.nn.neighbourhood import Neighbourhood
@@ -33,6 +34,8 @@ SEEDED = threading.Lock()
 """Held while a model is made: trainers that are threads have one generator between them."""
 
 
+LAYERS = 3
+"""Of the models of tests."""
 MOST = 8
 """Trainers of a plan, at most."""
 MAIL = Shared.create(MOST).mail
@@ -43,6 +46,13 @@ def buffers() -> SimpleNamespace:
     """The memory that trainers share."""
     rows = SharedBuffer("rows-0"), SharedBuffer("rows-1")
     return SimpleNamespace(rows=rows, checker=SharedBuffer("checker"), mail=MAIL)
+
+
+def plans_of(trainers, name="sage"):
+    """All plans that a model can take."""
+    grids = [] if name.startswith(("gat", "pyg", "dgl", "own")) else list(grids_of(trainers))
+    named = [GridPlan(algorithm=algorithm, sizes=(trainers, 1, 1)) for algorithm in OF_ALL_SOURCES]
+    return [*named, *(GridPlan(algorithm="3d", sizes=sizes) for sizes in grids)]
 
 
 class WholeStep:
@@ -168,3 +178,16 @@ def uneven(folder, weighted):
     train = layout.graph.train_idx
     kept = train[(train < 7) | (train >= 25)]
     return replace(layout, offsets=offsets, graph=replace(layout.graph, train_idx=kept))
+
+
+def needed_rows(graph, levels, layer):
+    """[P, P] numbers of distinct sources that each trainer needs of each other, the slow way."""
+    table = np.zeros((4, 4), np.int64)
+    for rank in range(4):
+        own = range(levels.bounds[rank], levels.bounds[rank + 1])
+        computed = [v for v in own if 0 <= levels.row_N[v] < levels.sizes[rank, layer]]
+        sources = {int(u) for v in computed for u in graph.indices[graph.indptr[v] : graph.indptr[v + 1]]}
+        for u in sources:
+            owner = next(p for p in range(4) if levels.bounds[p] <= u < levels.bounds[p + 1])
+            table[rank, owner] += owner != rank
+    return table

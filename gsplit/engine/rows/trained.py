@@ -29,6 +29,7 @@ from gsplit.errors import InputError
 from gsplit.host import SharedBuffer
 from gsplit.optim import follow, optimizer_of
 from gsplit.parallel import Member
+from gsplit.parallel.host_memory import complete
 from gsplit.sampling.plan import fold_key, hashed
 
 INITIAL_ROWS = 0x524F5753  # keeps the keys of the rows apart from those of sampling, shuffling and dropout
@@ -52,12 +53,14 @@ def initial_rows(seed: int, global_ids: NDArray[np.int64], width: int) -> NDArra
 class TrainedFeatures:
     """The trained features of a run, on one trainer; all trainers make one, and every call, together.
 
+    A host has the rows of others as they were when all had last published theirs.
+
     Args:
         run: with ``train_features``.
         layout: whose features, if it has any, are not read.
         member: of this trainer.
-        buffer: memory for all rows, the same for all.
-        scratch: memory that is free whenever rows are gathered, the same for all.
+        buffer: memory for all rows, the same for all of a host.
+        scratch: memory that is free whenever rows are gathered, the same for all of a host.
 
     Raises:
         InputError: where the host has no room.
@@ -99,10 +102,13 @@ class TrainedFeatures:
     def load(self, rows: Tensor | None) -> None:
         """Replace all rows by those that trainer 0 gives, as :meth:`gathered` gave them."""
         self._member.barrier()  # nobody reads them any more
+        given = np.arange(0)
         if self._member.rank == 0:
             assert rows is not None
+            given = np.arange(len(self._rows))
             self._rows[:] = rows.numpy()[self._global_ids]
         self._member.barrier()
+        complete(self._member, torch.from_numpy(self._rows), lambda: given)
         if self.own.device.type != "cpu":
             with torch.no_grad():
                 self.own.copy_(torch.from_numpy(self._rows[self._begin : self._end]))
@@ -130,15 +136,17 @@ class TrainedFeatures:
         self._member.barrier()
 
     def publish(self) -> None:
-        """Let all read everybody's rows in :attr:`layout`; on the CPU they lie there anyway."""
+        """Let all read everybody's rows in :attr:`layout`; on the CPU those of a host lie there anyway."""
         if self.own.device.type != "cpu":
             self._rows[self._begin : self._end] = self.own.detach().cpu().numpy()
             self._member.barrier()
+        complete(self._member, torch.from_numpy(self._rows), self._own_ids)
 
     def _gathered(self, own: Tensor) -> Tensor | None:
         rows = self._shared(self._scratch, self._rows.dtype)
         rows[self._begin : self._end] = own.detach().cpu().numpy()
         self._member.barrier()
+        complete(self._member, torch.from_numpy(rows), self._own_ids)
         gathered = None
         if self._member.rank == 0:
             by_global_id = np.empty_like(rows)
@@ -147,8 +155,11 @@ class TrainedFeatures:
         self._member.barrier()
         return gathered
 
+    def _own_ids(self) -> NDArray[np.int64]:
+        return np.arange(self._begin, self._end)
+
     def _shared(self, buffer: SharedBuffer, dtype: np.dtype[Any]) -> NDArray[Any]:
-        if self._member.rank == 0:
+        if self._member.local == 0:
             buffer.grow(math.prod(self._shape) * dtype.itemsize)
         self._member.barrier()
         return buffer.view(self._shape, dtype)

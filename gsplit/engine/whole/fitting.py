@@ -82,8 +82,8 @@ def why_tight(run: Run, layout: Layout, plan: GridPlan, there: int) -> Tight | N
             instead += "; fewer --gpus may take less"
         return Tight(
             f"{chosen.flags} takes {binary(chosen.host_bytes)} of memory, {binary(chosen.private_bytes)} for each of "
-            f"{run.trainers} trainers and {binary(chosen.shared_bytes)} for all, but {binary(there)} are free; "
-            f"{instead}",
+            f"{run.config.trainers_here} trainers and {binary(chosen.shared_bytes)} for all, but {binary(there)} are "
+            f"free; {instead}",
             surely,
         )
     if taken(least) > there:
@@ -107,7 +107,7 @@ def chosen_of(priced: list[Priced], plan: GridPlan) -> Priced:
 def _bound(run: Run, layout: Layout, plan: GridPlan, model: nn.Module) -> int:
     """Bytes that a plan takes at most, if every vertex were in every level and every row needed.
 
-    Of the host for all trainers, or of a device for one.
+    Of a host for its trainers, or of a device for one.
     """
     bounds, layers, trainers = bounds_of(layout, run.trainers), run.config.layers, run.trainers
     own_P, edges_P = np.diff(bounds), np.diff(layout.graph.indptr[bounds])
@@ -119,7 +119,11 @@ def _bound(run: Run, layout: Layout, plan: GridPlan, model: nn.Module) -> int:
         by_owner=np.broadcast_to(edges_P[:, None], (layers, trainers, trainers)),
         needed=dict.fromkeys(range(1, layers + 1), needed_PP),
     )
-    of_all = _of_all_trainers if run.config.device == accelerator.HOST else _of_a_device
+
+    def of_all(plan: GridPlan, work: Work) -> int:
+        on_host, here = run.config.device == accelerator.HOST, run.config.trainers_here
+        return _of_a_host(plan, work, here) if on_host else _of_a_device(plan, work)
+
     if plan.algorithm == "rotate":  # rows of all along an axis, factors of vertices, six blocks of all edges
         rows = of_all(GridPlan(algorithm="1d", sizes=(trainers, 1, 1)), work)
         of_each = int(100 * own_P.sum() + 6 * (8 + 2 * work.itemsize) * edges_P.sum())
@@ -127,9 +131,10 @@ def _bound(run: Run, layout: Layout, plan: GridPlan, model: nn.Module) -> int:
     return of_all(plan, work)
 
 
-def _of_all_trainers(plan: GridPlan, work: Work) -> int:
+def _of_a_host(plan: GridPlan, work: Work, trainers: int) -> int:
+    """Bytes that so many trainers take."""
     peaks = [private_peak(plan, work, rank) for rank in range(work.trainers)]
-    return work.trainers * max(peaks) + shared_bytes(plan, work)
+    return trainers * max(peaks) + shared_bytes(plan, work)
 
 
 def _of_a_device(plan: GridPlan, work: Work) -> int:

@@ -21,7 +21,9 @@ PIECE_BYTES = 1 << 20
 
 
 class OwnRows:
-    """The rows of one trainer; all trainers make one, together. Levels lie in memory that all map.
+    """The rows of one trainer; all trainers make one, together. Levels lie in memory that those of a host map.
+
+    Each host finds the levels of all vertices, so nothing of them is sent between hosts.
 
     Args:
         components: of the trainer.
@@ -38,21 +40,24 @@ class OwnRows:
             if member.world == 1:
                 return np.empty(shape, dtype)
             buffer = next(buffers)
-            if member.rank == 0:
+            if member.local == 0:
                 buffer.grow(int(np.prod(shape)) * np.dtype(dtype).itemsize)
             member.barrier()
             return buffer.view(shape, dtype)
+
+        def total(sizes: NDArray[np.int64]) -> None:
+            all_reduce(torch.from_numpy(sizes), member.group)
+            sizes //= member.hosts  # each of which has counted all
 
         self.levels: Levels = levels_of(
             components.layout.graph,
             bounds,
             components.run.config.layers,
             whole=whole,
-            alone=False,
-            rank=member.rank,
+            ours=range(member.local, member.world, len(member.here)),
             room=room,
             wait=member.barrier,
-            total=lambda sizes: all_reduce(torch.from_numpy(sizes), member.group),
+            total=total,
         )
         self.sizes = [int(size) for size in self.levels.sizes[member.rank]]
         """[L + 1] number of rows of each level."""
@@ -62,7 +67,7 @@ class OwnRows:
         del self.levels
         member = self._components.member
         member.barrier()
-        if member.rank == 0 and member.world > 1:
+        if member.local == 0 and member.world > 1:
             for buffer in self._components.shared.rows:
                 buffer.clear()
         member.barrier()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 from torch import nn
 
 from gsplit.data import Layout, open_layout
@@ -12,14 +13,14 @@ from gsplit.engine.evaluation import bounds_of
 from gsplit.engine.run import Run
 from gsplit.engine.whole.device_memory import device_peak
 from gsplit.engine.whole.plan_prices import work_of
-from gsplit.engine.whole.private_memory import Work, edge_bytes, private_peak, shared_bytes
+from gsplit.engine.whole.private_memory import Work, edge_bytes, exchanges, private_peak, shared_bytes
 from gsplit.engine.whole.rotated_prices import prices_of_turns, why_not_rotated
 from gsplit.engine.whole.whole_batch import needs_all_rows, sums_features
 from gsplit.errors import InputError
 from gsplit.full import GridPlan, levels_of
 from gsplit.full.moves import MOVES
 from gsplit.full.plans import OF_ALL_SOURCES, SENDS_ROWS, grids_of
-from gsplit.full.volumes import Widths, volumes, widths_of_sums
+from gsplit.full.volumes import BETWEEN, Widths, volumes, widths_of_sums
 from gsplit.nn import GAT, GCN, SAGE
 from gsplit.units import binary
 
@@ -42,12 +43,21 @@ class Priced:
     device_bytes: int
     """Memory of a device at most, of the trainer that takes most; where it computes on the CPU, of one it had."""
     shared_bytes: int
-    """Memory that all trainers map, together."""
+    """Memory that all trainers of a host map, together."""
+    hosts: int = 1
+    """Number of hosts."""
+    between_bytes: int = 0
+    """Bytes that go to other hosts in an epoch, of the host that sends most."""
 
     @property
     def host_bytes(self) -> int:
-        """Memory of the host at most."""
-        return self.plan.grid.world * self.private_bytes + self.shared_bytes
+        """Memory of a host at most."""
+        return self.plan.grid.world // self.hosts * self.private_bytes + self.shared_bytes
+
+    @property
+    def cost(self) -> tuple[int, int]:
+        """What plans are ordered by: bytes between hosts, which are the slower way, and bytes in all."""
+        return self.between_bytes, sent_bytes(self.sent)
 
     @property
     def flags(self) -> str:
@@ -70,13 +80,14 @@ def plan_table(run: Run) -> str:
     trained = run.config.train_features is not None
     first = moved_widths(model, epoch=0)[0].forward if sums_features(model) and not trained else 0
     work = work_of(run, layout, levels, model)
-    priced = sorted(prices(run, layout, work, model), key=lambda price: sent_bytes(price.sent))
+    priced, hosts = sorted(prices(run, layout, work, model), key=lambda price: price.cost), run.config.hosts
     chosen = GridPlan(algorithm=run.config.algorithm, sizes=tuple(run.config.grid or ()))  # type: ignore[arg-type]
     named = [
         "plan",
         *(move.replace("_", " ") for move in MOVES),
         "all moves",
         "messages",
+        *(["between hosts"] if hosts > 1 else []),
         "edges held",
         "private",
         "all",
@@ -88,8 +99,9 @@ def plan_table(run: Run) -> str:
     edges = int(work.by_owner.sum())
     return "\n".join(
         [
-            f"{layout.path} on {run.trainers} trainers, what the busiest sends in an epoch, holds of the edges and "
-            "takes of private memory, and what all take of the host's:",
+            f"{layout.path} on {run.trainers} trainers{f' of {hosts} hosts' if hosts > 1 else ''}, what the busiest "
+            "sends in an epoch, holds of the edges and takes of private memory, and what all "
+            + ("of a host send to other hosts, and take of its:" if hosts > 1 else "take of the host's:"),
             *text,
             f"chosen: {chosen}; rows of the levels 0 .. {run.config.layers}: {', '.join(f'{n:,}' for n in rows)}; "
             f"{edges:,} edges in all layers",
@@ -107,7 +119,7 @@ def priced_plans(run: Run) -> list[Priced]:
     layout, model = open_layout(run.layout, trusted=True), run.new_model()
     levels = levels_of(layout.graph, bounds_of(layout, run.trainers), run.config.layers, whole=needs_all_rows(model))
     work = work_of(run, layout, levels, model)
-    return sorted(prices(run, layout, work, model), key=lambda price: sent_bytes(price.sent))
+    return sorted(prices(run, layout, work, model), key=lambda price: price.cost)
 
 
 def sent_bytes(counts: dict[str, int], move: str = "exchange") -> int:
@@ -117,7 +129,7 @@ def sent_bytes(counts: dict[str, int], move: str = "exchange") -> int:
 
 def prices(run: Run, layout: Layout, work: Work, model: nn.Module) -> Iterator[Priced]:
     """All plans that a run could have."""
-    trained = run.config.train_features is not None
+    trained, hosts = run.config.train_features is not None, run.config.hosts
     widths, itemsize = moved_widths(model, epoch=1, trained=trained), run.dtype.itemsize
     weights = itemsize if work.weights else 0
     hidden = run.precision.products.itemsize
@@ -125,14 +137,16 @@ def prices(run: Run, layout: Layout, work: Work, model: nn.Module) -> Iterator[P
     itemsizes = [itemsize if as_they_are else hidden, hidden]
     for plan in _plans(run, layout, model):
         travels = run.exchange_dtype if plan.algorithm in SENDS_ROWS else run.moves_dtype
+        travels = None if plan.algorithm == "shared" else travels
         wires = itemsizes if travels is None else [travels.itemsize] * 2
         if travels is None and plan.algorithm in SENDS_ROWS and type(model) is SAGE:
             wires = [hidden] * 2  # its rows are rounded before they are sent
-        sent = [sent_in_types(plan, work, widths, wires, rank) for rank in range(run.trainers)]
-        busiest = max(sent, key=sent_bytes)
+        sent = [sent_in_types(plan, work, widths, wires, rank, hosts) for rank in range(run.trainers)]
         yield Priced(
             plan=plan,
-            sent=busiest,
+            sent=max(sent, key=sent_bytes),
+            hosts=hosts,
+            between_bytes=_between(sent, hosts),
             held_bytes=max(sum(edge_bytes(plan, work, rank)) for rank in range(run.trainers)),
             private_bytes=max(private_peak(plan, work, rank) for rank in range(run.trainers)),
             device_bytes=max(device_peak(plan, work, rank) for rank in range(run.trainers)),
@@ -149,6 +163,8 @@ def prices(run: Run, layout: Layout, work: Work, model: nn.Module) -> Iterator[P
             yield Priced(
                 plan=plan,
                 sent=max(sent, key=sent_bytes),
+                hosts=hosts,
+                between_bytes=_between(sent, hosts),
                 held_bytes=held,
                 private_bytes=private,
                 device_bytes=on_device,
@@ -157,7 +173,7 @@ def prices(run: Run, layout: Layout, work: Work, model: nn.Module) -> Iterator[P
 
 
 def sent_in_types(
-    plan: GridPlan, work: Work, widths: Sequence[Widths], itemsizes: Sequence[int], rank: int
+    plan: GridPlan, work: Work, widths: Sequence[Widths], itemsizes: Sequence[int], rank: int, hosts: int = 1
 ) -> dict[str, int]:
     """Bytes and messages that a trainer sends in an epoch (:func:`gsplit.full.volumes.volumes`).
 
@@ -166,14 +182,23 @@ def sent_in_types(
         widths: [L] of what moves.
         itemsizes: bytes of a number before the first layer, and before the others.
         rank: of the trainer.
+        hosts: that the trainers are on.
     """
+    needed = work.needed if exchanges(plan, work) else None
     none = Widths(0, 0)
     apart = [widths[0], *(none for _ in widths[1:])], [none, *widths[1:]]
     parts = [
-        volumes(plan, work.sizes, of_layers, itemsize, rank, work.needed)
+        volumes(plan, work.sizes, of_layers, itemsize, rank, needed, hosts=hosts)
         for of_layers, itemsize in zip(apart, itemsizes, strict=True)
     ]
     return {name: sum(part[name] for part in parts) for name in parts[0]}
+
+
+def _between(sent: Sequence[dict[str, int]], hosts: int) -> int:
+    """Bytes to other hosts of the host whose trainers send most there, of what each trainer sends."""
+    if hosts == 1:
+        return 0
+    return int(np.array([counts[BETWEEN] for counts in sent]).reshape(hosts, -1).sum(axis=1).max())
 
 
 def _plans(run: Run, layout: Layout, model: nn.Module) -> Iterator[GridPlan]:
@@ -193,7 +218,9 @@ def _line(price: Priced) -> list[str]:
     named = price.plan.of_all_sources or price.plan.algorithm == "rotate"
     name = str(price.plan) if named else f"grid {','.join(map(str, price.plan.sizes))}"
     moved = [binary(sent_bytes(price.sent, move)) for move in (*MOVES, "exchange")]
-    return [name, *moved, str(messages), *map(binary, (price.held_bytes, price.private_bytes, price.host_bytes))]
+    between = [price.between_bytes] if price.hosts > 1 else []
+    sizes = (*between, price.held_bytes, price.private_bytes, price.host_bytes)
+    return [name, *moved, str(messages), *map(binary, sizes)]
 
 
 def moved_widths(model: nn.Module, epoch: int, *, trained: bool = False) -> list[Widths]:

@@ -109,6 +109,7 @@ def prices_of_turns(
                 product_itemsize=(moved or run.precision.products).itemsize,
                 first_moves=not kept,
                 first_returns=returns,
+                hosts=config.hosts,
             )
             for rank in range(trainers)
         ]

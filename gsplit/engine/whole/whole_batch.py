@@ -33,7 +33,7 @@ from gsplit.nn import GAT, GCN, SAGE, BatchComm, Block
 from gsplit.nn.exchange import Link
 from gsplit.nn.neighbourhood import Neighbourhood
 from gsplit.nn.norm import BatchNorm
-from gsplit.parallel.mailboxes import Mailboxes
+from gsplit.parallel.member import mailboxes_of
 from gsplit.runs.log import level_name
 from gsplit.supply.ring import Handle
 
@@ -56,9 +56,9 @@ class WholeBatches:
         self._components, self._plan = components, plan
         member, config = components.member, components.run.config
         self._grid = plan.grid
-        everyone, mail = tuple(range(member.world)), None
-        if member.device.type == "cpu" and member.world > 1:
-            mail = Mailboxes.fresh(components.shared.mail, member.rank, everyone, member.barrier)
+        mail = None
+        if member.device.type == "cpu" and len(member.here) > 1:
+            mail = mailboxes_of(member, components.shared.mail, member.here)
         self._common = CommonRows(member, components.shared.rows, mail)
         self._moves = Moves.of(member, components.run.moves_dtype) if not plan.of_all_sources else None
         self._own = own = OwnRows(components, whole=needs_all_rows(components.model))
@@ -122,6 +122,7 @@ class WholeBatches:
             link = CommonLink(
                 group=member.group, counters=counters, checker=member.checker, common=self._common, rank=member.rank
             )
+        self._common.counters = counters
         if self._moves is not None:
             self._moves.counters = counters
         return BatchComm(

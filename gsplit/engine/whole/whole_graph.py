@@ -28,6 +28,7 @@ from gsplit.full.plans import OF_ALL_SOURCES
 from gsplit.parallel import Grid
 from gsplit.supply.order import Order, order_of
 from gsplit.supply.pipes import Supply, TrainerEnd
+from gsplit.supply.supplied import Supplied
 from gsplit.supply.tickets import Position, tickets
 
 logger = logging.getLogger(__name__)
@@ -95,17 +96,31 @@ class WholeGraph:
     @contextmanager
     def supply(self, run: Run, layout: Layout, position: Position) -> Iterator[Supply]:
         """Supply what tells the trainers to stop; there are no samplers. A plan that does not fit is refused."""
-        check_plan_fits(run, layout, plan_of_run(run))
-        supply = Supply(run.trainers)
+        supply = self.supplied(run, layout, position, range(run.trainers)).supply()
         try:
             yield supply
         finally:
             supply.end()
 
+    def supplied(self, run: Run, layout: Layout, position: Position, trainers: range) -> Supplied:
+        """Return the supply of some trainers, those of a host; raises as :func:`check_plan_fits` does."""
+        check_plan_fits(run, layout, plan_of_run(run))
+        return Supplied(
+            trainers=len(trainers),
+            spec=None,
+            num_batches=1,
+            epochs=run.config.epochs,
+            position=position,
+            samplers=0,
+            slots=1,
+            max_restarts=0,
+            bulk=None,
+        )
+
     def feed(self, components: Components, position: Position, end: TrainerEnd | None) -> Iterator[MiniBatch]:
         """The same mini-batch for every epoch, made once."""
-        run, rank = components.run, components.member.rank
-        order = order_of(tickets(1, run.config.epochs, position), end, rank, by="sequence")
+        run = components.run
+        order = order_of(tickets(1, run.config.epochs, position), end, components.member.local, by="sequence")
         plan = plan_of_run(run)
         made_by = RotatedBatches if plan.algorithm == "rotate" else WholeBatches
         return _handed_out(made_by(components, plan), order, end)

@@ -21,7 +21,7 @@ from typing import NamedTuple
 from gsplit.full.moves import DIRECTIONS, names_of_counts, shares
 from gsplit.full.plans import TURNING
 from gsplit.full.rotation.planes import roles_of
-from gsplit.full.volumes import TOTALS
+from gsplit.full.volumes import BETWEEN, TOTALS
 from gsplit.parallel import Grid
 
 
@@ -48,8 +48,10 @@ class Traffic(NamedTuple):
     way: str
     """Direction, ``forward`` or ``backward``."""
     words: Sequence[int]
-    """Words of each message."""
-    between: bool
+    """Words of each message, by the place of who gets it."""
+    axis: str
+    """Axis along which it goes."""
+    between: bool = False
     """Whether it is between rows at rest and planes."""
     of_products: bool = False
     """Whether it adds products up, which may be in a shorter type than all else."""
@@ -63,8 +65,11 @@ def volumes_of_turns(
     product_itemsize: int | None = None,
     first_moves: bool = True,
     first_returns: bool = False,
+    hosts: int = 1,
 ) -> dict[str, int]:
     """Bytes and messages that a trainer sends in an epoch, by move and in all, as ``metrics.jsonl`` names them.
+
+    Beside them is :data:`~gsplit.full.volumes.BETWEEN`, where there are several hosts.
 
     Args:
         turns: who has what.
@@ -73,14 +78,21 @@ def volumes_of_turns(
         product_itemsize: bytes of a number of products by weights, forward; None: the same.
         first_moves: whether the sums of the first layer are taken in this epoch, not kept from an earlier one.
         first_returns: whether the rows before the first layer want gradients, as trained features do.
+        hosts: that the trainers are on.
     """
-    counts = dict.fromkeys([*names_of_counts(), *TOTALS], 0)
-    for move, way, words, _, of_products in traffic_of(
+    counts = dict.fromkeys([*names_of_counts(), *TOTALS, *([BETWEEN] if hosts > 1 else [])], 0)
+    here = turns.grid.world // hosts
+    for move, way, words, axis, _, of_products in traffic_of(
         turns, rank, first_moves=first_moves, first_returns=first_returns
     ):
+        each = (of_products and product_itemsize) or itemsize
         for name in (move, "exchange"):
-            counts[f"{name}_{way}_bytes"] += sum(words) * ((of_products and product_itemsize) or itemsize)
+            counts[f"{name}_{way}_bytes"] += sum(words) * each
             counts[f"{name}_{way}_messages"] += sum(number > 0 for number in words)
+        if hosts > 1:
+            peers = (peer for peer in turns.grid.group(rank, axis) if peer != rank)
+            away = (number for peer, number in zip(peers, words, strict=True) if peer // here != rank // here)
+            counts[BETWEEN] += sum(away) * each
     return counts
 
 
@@ -99,14 +111,15 @@ def traffic_of(
         same = (peer for peer in range(grid.world) if grid.coordinate(peer, axis) == place[axis])
         return sum(turns.own[level % 2][peer] for peer in same)
 
-    def others(numbers: Sequence[int], axis: str) -> list[int]:
-        return [number for at, number in enumerate(numbers) if at != place[axis]]
+    def along(axis: str, move: str, way: str, words: Sequence[int], **how: bool) -> Traffic:
+        others = [number for at, number in enumerate(words) if at != place[axis]]
+        return Traffic(move, way, others, axis, **how)
 
     def all_reduced(num_rows: int, width: int, axis: str, way: str, products: bool = False) -> Iterator[Traffic]:
         sizes = [number * width for number in shares(num_rows, grid.size(axis))]
-        yield Traffic("reduce_scatter", way, others(sizes, axis), between=False, of_products=products)
+        yield along(axis, "reduce_scatter", way, sizes, of_products=products)
         own = [sizes[place[axis]]] * len(sizes)
-        yield Traffic("gather", way, others(own, axis), between=False, of_products=products)
+        yield along(axis, "gather", way, own, of_products=products)
 
     along_z = [
         sum(turns.own[0][grid.rank(x=place["x"], y=y, z=z)] for y in range(grid.size("y")))
@@ -115,12 +128,12 @@ def traffic_of(
     wide, narrow = turns.widths[0], share(turns.widths[0], "y")
     if first_moves:
         per_place = [turns.own[0][rank] * width for width in shares(wide, grid.size("y"))]
-        yield Traffic("to_columns", forward, others(per_place, "y"), between=True)
-        yield Traffic("gather", forward, others([along_z[place["z"]] * narrow] * len(along_z), "z"), between=False)
+        yield along("y", "to_columns", forward, per_place, between=True)
+        yield along("z", "gather", forward, [along_z[place["z"]] * narrow] * len(along_z))
     if first_returns:
-        yield Traffic("reduce_scatter", backward, others([size * narrow for size in along_z], "z"), between=False)
+        yield along("z", "reduce_scatter", backward, [size * narrow for size in along_z])
         mine = [turns.own[0][peer] * narrow for peer in grid.group(rank, "y")]
-        yield Traffic("to_rows", backward, others(mine, "y"), between=True)
+        yield along("y", "to_rows", backward, mine, between=True)
     for layer in range(1, layers + 1):
         roles = roles_of(layer)
         into, out = share(turns.widths[layer - 1], roles.features), share(turns.widths[layer], roles.columns)
@@ -137,11 +150,11 @@ def traffic_of(
     targets, classes = turns.targets, turns.widths[-1]
     out = share(classes, roles.columns)
     peers = grid.group(rank, roles.columns)
-    yield Traffic("to_rows", forward, others([targets[peer] * out for peer in peers], roles.columns), between=True)
+    yield along(roles.columns, "to_rows", forward, [targets[peer] * out for peer in peers], between=True)
     back = [targets[rank] * width for width in shares(classes, len(peers))]
-    yield Traffic("to_columns", backward, others(back, roles.columns), between=True)
+    yield along(roles.columns, "to_columns", backward, back, between=True)
     all_targets = sum(targets[peer] for peer in peers) * out
-    yield Traffic("gather", backward, others([all_targets] * grid.size(roles.features), roles.features), between=True)
+    yield along(roles.features, "gather", backward, [all_targets] * grid.size(roles.features), between=True)
 
 
 def paper_words(sizes: tuple[int, int, int], vertices: int, widths: Sequence[int]) -> float:

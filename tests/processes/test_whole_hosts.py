@@ -1,0 +1,52 @@
+"""The whole graph over hosts: every plan gives the gradient of one process, and sends what the formula says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from unittest import mock
+
+import pytest
+from support import pool as pool_module
+from support.whole import LAYERS, WholeStep, assert_same, needed_rows, plans_of, uneven
+
+from gsplit.engine.whole.plan_table import moved_widths
+from gsplit.full import common_rows, levels_of
+from gsplit.full.volumes import BETWEEN, volumes
+from gsplit.nn import GAT
+from gsplit.train.progress import mini_batch_counts
+
+
+def steps(member, layout, plans, name, hosts):
+    """Loss and gradients of two epochs for each plan, in which rows lie in panels; what each sent, and its widths."""
+    member = replace(member, hosts=hosts)
+    shared, results, sent = pool_module.shared_of(member), [], []
+    for plan in plans:
+        with mock.patch.object(common_rows, "cache_bytes", return_value=60 * 8 * common_rows.FEWEST_COLUMNS):
+            step = WholeStep(member, layout, shared, plan, LAYERS, name)
+        exchanges, results_of_plan = type(step.model) is GAT or plan.algorithm != "shared", []
+        for epoch in range(2):
+            loss, gradients, batch = step.gradients()
+            results_of_plan.append((loss, gradients))
+            sent.append((plan, mini_batch_counts(batch, 0), moved_widths(step.model, epoch), exchanges))
+        results.append(results_of_plan)
+    return results, sent
+
+
+@pytest.mark.parametrize(
+    ("name", "hosts"), [("sage-wide", 2), ("gcn-batch-norm", 2), ("gat", 2), ("weighted-gcn", 4)]
+)
+def test_every_plan_gives_the_gradient_of_one_process_and_sends_what_the_formula_says(pool, tmp_path, name, hosts):
+    """On four trainers, one without a vertex and one without training vertices."""
+    layout = uneven(tmp_path, weighted=name.startswith("weighted"))
+    plans = plans_of(4, name)
+    found = pool.run(4, steps, layout, plans, name, hosts)
+    assert_same(layout.graph, [results for results, _ in found], name, LAYERS)
+    levels = levels_of(layout.graph, layout.offsets, LAYERS, whole="batch" in name)
+    needed = {layer: needed_rows(layout.graph, levels, layer) for layer in range(1, LAYERS + 1)}
+    for rank, (_, sent) in enumerate(found):
+        for plan, counts, widths, exchanges in sent:
+            wanted = volumes(plan, levels.sizes, widths, 8, rank, needed if exchanges else None, hosts=hosts)
+            between = wanted.pop(BETWEEN)
+            assert {key: counts[key] for key in wanted} == wanted, (plan, rank)
+            if plan.algorithm == "shared" or hosts == 4:
+                assert between == wanted["exchange_forward_bytes"] + wanted["exchange_backward_bytes"]
