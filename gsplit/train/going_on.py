@@ -47,7 +47,8 @@ def starter_at(meeting: Meeting, config: TrainConfig) -> Starter:
     out = config.resume or config.out
     begun = None if out is None else meeting.was_begun(out)
     starter = Starter(jobs=meeting.job(), again=bool(meeting.restarts or begun is not None), silence_s=config.silence)
-    if out is not None and config.continue_ is not False and (starter.again or config.continue_ or config.resume):
+    trains = out is not None and not config.dry_run and config.continue_ is not False
+    if out is not None and trains and (starter.again or config.continue_ or config.resume):
         _check_here(meeting, out, begun, starter, begins=config.overwrite)
     return starter
 

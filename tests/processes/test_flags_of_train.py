@@ -211,6 +211,7 @@ TRAIN: Table = {
     "stop_on_nan": "it ends runs that are not finite: tests/processes/test_not_finite.py",
     "save_predictions": Row(value="classes", see=files),
     "overwrite": "where a run is in --out it is refused or replaced: test_overwrite_replaces_a_run, below",
+    "continue_": "where a run is in --out it goes on: test_the_same_command_line_begins_goes_on_and_ends of faults",
 }
 
 
