@@ -40,6 +40,8 @@ class Strategy:
     """Kind of the caches, never ``auto``."""
     cache_size: CacheSize | None
     """Size of each trainer's cache; None without one."""
+    here: int
+    """Trainers of a host, which may read each other's caches."""
 
     @classmethod
     def of(cls, config: Resolved) -> Strategy:
@@ -49,6 +51,7 @@ class Strategy:
             fixed_shares=config.cache == "replicated",
             cache=config.cache,
             cache_size=None if config.cache_size is None else CacheSize.parse(config.cache_size),
+            here=config.trainers_here,
         )
 
     @property
@@ -63,13 +66,13 @@ class Strategy:
 
     @property
     def peers(self) -> bool:
-        """Trainers read each other's caches, as in Quiver."""
-        return self.cache == "partitioned" and self.splits == 1 < self.grid.world
+        """Trainers of a host read each other's caches, as in Quiver."""
+        return self.cache == "partitioned" and self.splits == 1 < self.here
 
     @property
     def cache_holders(self) -> int:
         """Trainers that hold the rows of a partitioned cache between them."""
-        return self.grid.world if self.peers else self.splits
+        return self.here if self.peers else self.splits
 
 
 def copied_dtype(config: FeaturesConfig, layout: Layout) -> torch.dtype | None:
@@ -88,19 +91,15 @@ def check_strategy(config: Resolved, layout: Layout) -> None:
         InputError: for the flag that is wrong.
     """
     strategy = Strategy.of(config)
-    trainers = strategy.grid.world
+    trainers = strategy.here
     if strategy.cache == "partitioned" and _is_data_parallel(config, config.split_group) and layout.parts < trainers:
         raise InputError(
-            f"--cache partitioned deals the parts of a layout out to the trainers, but {layout.path} has "
-            f"{layout.parts} parts for {trainers} trainers; make a layout with --parts {trainers}"
+            f"--cache partitioned deals the parts of a layout out to the trainers{' of a host' * (config.hosts > 1)},"
+            f" but {layout.path} has {layout.parts} parts for {trainers} trainers; make a layout with --parts "
+            f"{trainers}"
         )
     if config.loader == "zero-copy" and config.device == "cpu":
         raise InputError("--loader zero-copy reads host memory from a GPU, and --device is cpu; use --loader gather")
-    if strategy.peers and config.hosts > 1:
-        raise InputError(
-            "--cache partitioned with --strategy data reads the memory of other trainers, which are on several "
-            "hosts; use --cache replicated"
-        )
     opened = config.device == accelerator.HOST or peer_memory.can_be_opened(config.device)
     if strategy.peers and not opened:
         raise InputError(

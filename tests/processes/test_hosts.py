@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 from unittest.mock import patch
 
@@ -18,6 +19,7 @@ from support.runs import all_equal, config_for, records
 from support.runs_of_hosts import assert_same_run, counted, trained_on
 
 from gsplit.config.train import TrainConfig
+from gsplit.features.placement import prefixes
 from gsplit.parallel.host_memory import by_first, complete
 from gsplit.runs import checkpoint
 from gsplit.train import epochs, saving
@@ -69,6 +71,25 @@ def test_two_hosts_train_as_one(pool, layouts, links, tmp_path, name):
     if config.save_predictions != "no":
         saved = (np.load(tmp_path / run / "predictions.npy") for run in ("one", "two"))
         np.testing.assert_allclose(*saved, rtol=0, atol=1e-7)
+
+
+def test_trainers_of_a_host_read_each_other_s_caches(pool, layouts, tmp_path):
+    """Two of each host hold the rows that each other host has, too; what is loaded and learned is the same."""
+    data = {"strategy": "data", "cache": "partitioned", "cache_size": "25%", "precision": "64"}
+    config = config_for(layouts(4).path, tmp_path / "one", **data)
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    one = pool.run(4, trained_on, config, 1)
+    two = pool.run(4, trained_on, replace(config, out=tmp_path / "two"), 2)
+    for name, weight in two[0][0].items():
+        torch.testing.assert_close(weight, one[0][0][name], rtol=0, atol=1e-10)
+    of_two, of_one = (counted(tmp_path / name) for name in ("two", "one"))
+    kinds = ("cache_hits", "peer_rows", "host_rows")
+    for ours, theirs in zip(of_two, of_one, strict=True):
+        assert sum(ours["traffic"][kind] for kind in kinds) == sum(theirs["traffic"][kind] for kind in kinds)
+        assert ours["traffic"]["host_rows"] > theirs["traffic"]["host_rows"]
+        assert ours["traffic"]["peer_rows"] > 0
+    assert of_two[-1]["rows_cached"] == 2 * prefixes(layouts(4).offsets, 2, share=Fraction(1, 4)).sum()
 
 
 @pytest.mark.parametrize("hosts", [2, 3])

@@ -183,15 +183,15 @@ class Loading:
             return PartitionedCache(host, prefixes, member.coordinate(SPLIT), device=device, threads=threads)
         if accelerator.is_one(device):
             cache = PeerCaches.on_gpus(
-                host, prefixes, member.rank, device=device, all_gather_object=self._gathered, threads=threads
+                host, prefixes, member.local, device=device, all_gather_object=self._gathered_here, threads=threads
             )
             self._everything_cached = everything and all(self._gathered(cache.reaches_all))
             return cache
         return PeerCaches.in_buffers(
             host,
             prefixes,
-            member.rank,
-            buffers=self._shared.caches[: member.world],
+            member.local,
+            buffers=self._shared.caches[: len(member.here)],
             barrier=member.barrier,
             threads=threads,
         )
@@ -215,3 +215,8 @@ class Loading:
     def _gathered(self, value: Any) -> list[Any]:
         """Everyone's, by rank."""
         return all_gather_object(value, self._member.group)
+
+    def _gathered_here(self, value: Any) -> list[Any]:
+        """Those of the trainers of this host; all trainers make the call."""
+        here = self._member.here
+        return self._gathered(value)[here.start : here.stop]

@@ -93,7 +93,7 @@ def test_whoever_makes_a_cache_is_told(monkeypatch, run, layouts):
 def test_rows_that_a_device_cannot_reach_are_rows_of_the_host(monkeypatch, layouts, reached):
     """The host's rows are made readable for kernels by all where one lacks some, and by none where all is cached."""
     monkeypatch.setattr(PeerCaches, "on_gpus", lambda *_, **__: SimpleNamespace(reaches_all=True))
-    member = SimpleNamespace(device=torch.device("xpu", 0), rank=0)
+    member = SimpleNamespace(device=torch.device("xpu", 0), rank=0, local=0)
     whole = {"cache": "partitioned", "cache_size": CacheSize.parse("100%"), "cache_holders": 2, "peers": True}
     memory = Memory(device="xpu:0", total_bytes=1 << 30, free_bytes=1 << 30, auto_bytes=1 << 30)
     loading = SimpleNamespace(
@@ -104,6 +104,7 @@ def test_rows_that_a_device_cannot_reach_are_rows_of_the_host(monkeypatch, layou
         _threads=1,
         _memory=lambda: memory,
         _gathered=lambda own: reached if own is True else [own, own],
+        _gathered_here=lambda own: [own, own],
     )
     Loading._make_cache(loading)
     assert loading._everything_cached == all(reached)
