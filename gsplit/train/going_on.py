@@ -60,10 +60,10 @@ def _check_here(meeting: Meeting, run: Path, begun: str | None, starter: Starter
         theirs: dict[str, int] | None = meeting.hear(SEEN.format(host))
         if theirs is not None and (own is None or (*theirs.values(),) > (*own.values(),)):
             name = meeting.names[host * place.here]
-            there, here = (checkpoint.point(each) if each else "none" for each in (theirs, own))
+            here = f"it is after {checkpoint.point(own)}" if own else "there is none"
             raise InputError(
-                f"the last checkpoint of {run} on {name} is after {there}, and that on {place.name}, where trainer 0 "
-                f"is now, after {here}; put --out where all hosts see it, or start trainer 0 on {name}"
+                f"the last checkpoint of {run} on {name} is after {checkpoint.point(theirs)}; on {place.name}, where "
+                f"trainer 0 is now, {here}; put --out where all hosts see it, or start trainer 0 on {name}"
             )
     RUNS.recover(run)
     missing = starter.again and not begins and standing(run) == "nothing"
