@@ -53,6 +53,8 @@ class Place:
     """File that torchrun reads the cause of a failure from."""
     jobs: Mapping[str, str] = field(default_factory=dict)
     """Numbers and names of the job, by who gave it them."""
+    mistake: str | None = None
+    """Why nobody can train at such places, which the others are to hear: their own may be as they should."""
 
     @property
     def host(self) -> int:
@@ -92,7 +94,7 @@ def place_of(environ: Mapping[str, str] = os.environ) -> Place | None:
     """The place that the environment gives this process; None where it starts its trainers itself.
 
     Raises:
-        InputError: for one that GSplit cannot train at, such as ranks of a host that do not follow one another.
+        InputError: for variables that do not say where trainer 0 is, or are no numbers.
     """
     names: tuple[str, ...]
     if {"RANK", "WORLD_SIZE"} <= set(environ):
@@ -110,13 +112,14 @@ def place_of(environ: Mapping[str, str] = os.environ) -> Place | None:
     rank, local, here = (_number(environ, names[at]) for at in (0, 2, 3))
     if by == "Slurm":
         here = -(-world // max(1, here))
+    mistake = None
     if here < 1 or world % here or rank >= world:
-        raise InputError(
+        mistake = (
             f"{names[1]} is {world} and this host has {here} of them: every host must have as many trainers; start "
             "as many processes on each"
         )
-    if rank % here != local or not _is_on(environ, by, rank // here):
-        raise InputError(
+    elif rank % here != local or not _is_on(environ, by, rank // here):
+        mistake = (
             f"{names[0]} {rank} is process {local} of its host, which has {here}: ranks of a host must follow one "
             "another, and every host must have as many; with srun use --distribution=block and --ntasks-per-node"
         )
@@ -125,7 +128,7 @@ def place_of(environ: Mapping[str, str] = os.environ) -> Place | None:
         rank=rank,
         world=world,
         local=local,
-        here=here,
+        here=max(1, here),
         address=address,
         port=port,
         served=environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True",
@@ -133,6 +136,7 @@ def place_of(environ: Mapping[str, str] = os.environ) -> Place | None:
         by=by,
         error_file=environ.get("TORCHELASTIC_ERROR_FILE"),
         jobs={by: environ[name] for by, name in JOBS.items() if environ.get(name, UNNAMED) != UNNAMED},
+        mistake=mistake,
     )
 
 

@@ -113,11 +113,13 @@ def met(place: Place, silence_s: float) -> Iterator[Meeting]:
     try:
         meeting = Meeting(place)
     except InputError as error:
-        end = End.of(error, place)
+        end = End.of(error if place.mistake is None else InputError(place.mistake), place)
         write_error_file(place, end.line)
         raise raised(end, speaks=place.local == 0) from None
     pulse, introduced = None, False
     try:
+        if place.mistake is not None:
+            raise InputError(place.mistake)
         introduce(meeting)
         pulse = Pulse(meeting, silence_s, partial(_end_now, place))
         introduced = True

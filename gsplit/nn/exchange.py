@@ -21,6 +21,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from gsplit.kernels import Sums, TwoWayEdges, computed_in, kernels_for
+from gsplit.parallel.between_hosts import NORM, SENT
 from gsplit.parallel.checker import CollectiveChecker, Step
 from gsplit.parallel.collectives import Group, all_reduce, size_of, start_all_to_all
 from gsplit.parallel.mailboxes import Mailboxes
@@ -329,5 +330,6 @@ def _summed(x: Tensor, step: Step, group: Group | None, checker: CollectiveCheck
     if checker is not None:
         checker.enter(step, width=x.numel(), dtype=x.dtype)
     total = x.detach().clone(memory_format=torch.contiguous_format)
-    all_reduce(total, group)
+    with SENT.during(NORM):
+        all_reduce(total, group)
     return total

@@ -7,6 +7,7 @@ nothing and has its own values back. What belongs to a mini-batch is posted to t
 
 from __future__ import annotations
 
+import pickle
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeAlias
@@ -16,15 +17,27 @@ import torch.distributed as dist
 from torch import Tensor
 
 from gsplit.device import accelerator
+from gsplit.parallel.between_hosts import COUNT, EXCHANGE, REDUCE, SENT, Across
 from gsplit.parallel.mailboxes import Mailboxes
 
 Group: TypeAlias = dist.ProcessGroup
 """Trainers that talk to each other, as PyTorch knows them."""
+SIZE_BYTES = 8
+"""Bytes of the size of an object, which is sent before it."""
 
 
 def size_of(group: Group | None) -> int:
     """Number of members of a group."""
     return 1 if group is None else group.size()
+
+
+def _across(group: Group | None) -> Across | None:
+    """The members of a group on several hosts, where bytes between hosts are counted; None elsewhere."""
+    if not SENT.here or group is None:
+        return None
+    ranks = dist.get_process_group_ranks(group)
+    hosts = [rank // SENT.here for rank in ranks]
+    return Across(hosts, ranks.index(dist.get_rank())) if len(set(hosts)) > 1 else None
 
 
 def all_reduce(x: Tensor, group: Group | Mailboxes | None, op: Literal["sum", "max"] = "sum") -> None:
@@ -39,11 +52,15 @@ def all_reduce(x: Tensor, group: Group | Mailboxes | None, op: Literal["sum", "m
         assert op == "sum"
         group.all_reduce(x)
     elif group is not None:
+        if (across := _across(group)) is not None:
+            SENT.add(across.all_reduce(x.numel(), x.itemsize), COUNT)
         dist.all_reduce(x, dist.ReduceOp.MAX if op == "max" else dist.ReduceOp.SUM, group=group)
 
 
 def start_all_reduce(x: Tensor, group: Group) -> Callable[[], object]:
     """Begin to do what :func:`all_reduce` does; what is returned waits until ``x`` holds the sum."""
+    if (across := _across(group)) is not None:
+        SENT.add(across.all_reduce(x.numel(), x.itemsize), REDUCE)
     return dist.all_reduce(x, group=group, async_op=True).wait
 
 
@@ -75,6 +92,9 @@ def start_all_to_all(
         return lambda: None
     if isinstance(group, Mailboxes):
         return group.start(out, sent, receive_counts, send_counts)
+    if (across := _across(group)) is not None:
+        row_bytes = sent.itemsize * sent.shape[1:].numel()
+        SENT.add(across.all_to_all([rows * row_bytes for rows in send_counts]), EXCHANGE)
     work = dist.all_to_all_single(out, sent, list(receive_counts), list(send_counts), group=group, async_op=True)
 
     def wait() -> None:
@@ -133,6 +153,8 @@ def all_gather(x: Tensor, group: Group | Mailboxes | None) -> list[Tensor]:
         return [x]
     if isinstance(group, Mailboxes):
         return group.all_gather(x)
+    if (across := _across(group)) is not None:
+        SENT.add(across.all_gather(x.nbytes), COUNT)
     gathered = [torch.empty_like(x) for _ in range(group.size())]
     dist.all_gather(gathered, x, group=group)
     return gathered
@@ -144,6 +166,8 @@ def all_gather_object(value: Any, group: Group | None) -> list[Any]:
     if group is not None:
         values *= group.size()
         dist.all_gather_object(values, value, group=group)
+        if (across := _across(group)) is not None:  # their sizes, and each in the room of the largest
+            SENT.add(across.all_gather(SIZE_BYTES + max(len(pickle.dumps(each)) for each in values)), COUNT)
     return values
 
 
@@ -152,6 +176,8 @@ def broadcast_object(value: Any, group: Group | None) -> Any:
     values = [value]
     if group is not None:
         dist.broadcast_object_list(values, dist.get_global_rank(group, 0), group=group, device=torch.device("cpu"))
+        if (across := _across(group)) is not None:
+            SENT.add(across.broadcast(SIZE_BYTES + len(pickle.dumps(values[0])), 0), COUNT)
     return values[0]
 
 
@@ -166,6 +192,8 @@ def broadcast(x: Tensor, group: Group | None) -> None:
         if x.stride(dim) == 0 and x.shape[dim] > 1:  # the same memory again and again
             x = x.narrow(dim, 0, 1)
     packed = x.contiguous()
+    if (across := _across(group)) is not None:
+        SENT.add(across.broadcast(packed.nbytes, 0), COUNT)
     dist.broadcast(packed, dist.get_global_rank(group, 0), group=group)
     if packed.data_ptr() != x.data_ptr():
         x.copy_(packed)
@@ -181,6 +209,8 @@ def start_broadcast_pieces(pieces: Sequence[Tensor], group: Group | None) -> Cal
 
     What is returned waits until they are filled.
     """
+    if (across := _across(group)) is not None:
+        SENT.add(sum(across.broadcast(piece.nbytes, member) for member, piece in enumerate(pieces)), EXCHANGE)
     works = [
         dist.broadcast(piece, group=group, group_src=member, async_op=True)
         for member, piece in enumerate(pieces if group is not None else ())

@@ -31,6 +31,8 @@ from gsplit.starting import BAD_INPUT, INTERRUPTED
 T = TypeVar("T")
 TIMEOUT = timedelta(minutes=10)
 """How long trainers wait for the store to be there."""
+SHORT = timedelta(seconds=30)
+"""How long one waits for it that has only to tell others that its place is wrong."""
 LONGEST = timedelta(hours=12)
 """How long a trainer waits for what another tells, who may have much to read or to evaluate; one that is gone is
 found out sooner."""
@@ -40,7 +42,9 @@ that end with nothing."""
 GRACE_S = 2.0
 """Seconds in which the cause of a broken connection is to be written down."""
 LEAVE_S = 5.0
-"""Seconds that the trainer with the store stays for the others to read in it."""
+"""Seconds that the trainer with the store stays for the others to read in it, at most."""
+SOON_S = 2.0
+"""The same where one has ended without a word, and with it perhaps all of its host."""
 PULSE = "pulse/{}"
 """Key of what a host counts, by its number, while its first trainer lives."""
 LEFT = "left/{}"
@@ -69,6 +73,8 @@ class End:
     """The exit code that all trainers end with."""
     trace: str = ""
     """Where it is a fault of ours: its traceback."""
+    gone: int | None = None
+    """The trainer that has ended without a word, by its rank, where that is why."""
 
     @classmethod
     def of(cls, error: BaseException, place: Place) -> End:
@@ -225,8 +231,9 @@ class Meeting:
 
     def speaks(self, store: dist.Store | None = None) -> bool:
         """Return whether this trainer is the first of its host that asks, so that it is said once a host."""
+        key = f"speaks/{self.place.host}/{self.place.name}"  # the number is wrong where a place is
         try:
-            self._speaks = self._speaks or (store or self.store).add(f"speaks/{self.place.host}", 1) == 1
+            self._speaks = self._speaks or (store or self.store).add(key, 1) == 1
             return self._speaks
         except (dist.DistError, RuntimeError):
             # Where the store was trainer 0's, that has ended; the next one of its host speaks.
@@ -237,8 +244,10 @@ class Meeting:
         with suppress(dist.DistError, RuntimeError):
             self.count_out(self.store)
             if self.place.rank == 0 and not self.place.served:
-                everybody = [LEFT.format(rank) for rank in range(self.place.world)]
-                _until(lambda: self.store.check(everybody), LEAVE_S)
+                end = self.written(self.store)
+                gone = None if end is None else end.gone
+                others = [LEFT.format(rank) for rank in range(self.place.world) if rank != gone]
+                _until(lambda: self.store.check(others), LEAVE_S if gone is None else SOON_S)
 
     def count_out(self, store: dist.Store) -> None:
         """Say that this trainer reads nothing more."""
@@ -312,6 +321,7 @@ class Meeting:
             line=f"{self.names[rank]}, trainer {rank}{pid} has ended without a word: it was killed, as the kernel "
             "does where a host runs out of memory (see its log), or its host has gone",
             code=OURS,
+            gone=rank,
         )
 
 
@@ -362,12 +372,13 @@ def _connected(place: Place, *, opens: bool) -> dist.TCPStore:
     """A connection to the store, which trainer 0 opens where it ``opens`` one."""
     where = f"{place.address}:{place.port}"
     is_first = place.rank == 0 and opens
+    within = TIMEOUT if place.mistake is None else SHORT
     try:
         with interruptible():
             if is_first:
                 return _opened(place.address, place.port)
             return dist.TCPStore(
-                place.address, place.port, world_size=None, is_master=False, wait_for_workers=False, timeout=TIMEOUT
+                place.address, place.port, world_size=None, is_master=False, wait_for_workers=False, timeout=within
             )
     except (dist.DistError, RuntimeError) as error:
         why = str(error).splitlines()[0]

@@ -9,6 +9,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
+from gsplit.parallel.between_hosts import REDUCE, SENT
 from gsplit.parallel.checker import Step
 from gsplit.parallel.collectives import all_reduce, start_all_reduce
 from gsplit.parallel.member import Member
@@ -113,7 +114,8 @@ def reduce_gradients(
     rest = [p for p in parameters if id(p) not in ids]
     flat = _flat(rest, loss, *([] if member.vote is None else [member.vote.own(loss)]))
     _enter(flat, member)
-    all_reduce(flat, member.everyone)
+    with SENT.during(REDUCE):
+        all_reduce(flat, member.everyone)
     if member.vote is not None:
         flat, vote = flat[:-1], flat[-1:]
         member.vote.note(vote)

@@ -19,6 +19,11 @@ BYTES = {
     "exchange_forward_bytes": "exchanged, forward",
     "exchange_backward_bytes": "exchanged, backward",
     "all_reduce_bytes": "gradients of weights",
+    "between_hosts_reduce_bytes": "between hosts: gradients",
+    "between_hosts_exchange_bytes": "between hosts: rows",
+    "between_hosts_norm_bytes": "between hosts: sums of norms",
+    "between_hosts_evaluation_bytes": "between hosts: evaluation",
+    "between_hosts_count_bytes": "between hosts: counts",
 }
 """Labels of what is moved, by the names of ``traffic``."""
 ROWS = {"cache_hits": "own cache", "peer_rows": "another trainer's cache", "host_rows": "host"}

@@ -20,6 +20,7 @@ from gsplit.engine.metrics import key_of
 from gsplit.engine.minibatch import MiniBatch
 from gsplit.engine.step import StepResult
 from gsplit.engine.tasks import VertexTask
+from gsplit.parallel.between_hosts import EVALUATION, SENT
 from gsplit.runs import checkpoint
 from gsplit.runs.log import finite
 from gsplit.sampling.plan import fold_key
@@ -306,7 +307,8 @@ def _measured_in_training(trainer: Trainer, outputs: list[tuple[Tensor, Tensor]]
     if len(outputs) < trainer.num_batches:
         return dict.fromkeys(trainer.evaluator.names)
     assert isinstance(trainer.evaluator, Evaluator)
-    return trainer.evaluator.scores_of(outputs)
+    with SENT.during(EVALUATION):
+        return trainer.evaluator.scores_of(outputs)
 
 
 def layout_of_work(trainer: Trainer) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from gsplit.bars import tqdm
 from gsplit.device import accelerator
 from gsplit.engine.minibatch import MiniBatch
 from gsplit.parallel import Member
+from gsplit.parallel.between_hosts import BESIDE, OF_MINI_BATCH, SENT
 from gsplit.parallel.collectives import all_gather
 from gsplit.runs.log import STAGES, finite, traffic_names
 from gsplit.supply.tickets import Position
@@ -104,6 +105,7 @@ def mini_batch_counts(mini_batch: MiniBatch, reduced_bytes: int) -> dict[str, in
         "exchange_backward_messages": exchanged.backward_messages,
         **exchanged.moves,
         "all_reduce_bytes": reduced_bytes,
+        **SENT.take(OF_MINI_BATCH),
     }
 
 
@@ -243,6 +245,8 @@ class Every:
 def gather_counts(progress: Progress, member: Member, layers: int) -> list[dict[str, Any]]:
     """Add what is fresh to the sums of the epoch; all trainers make the call, after the same mini-batches.
 
+    What trainers have sent to other hosts beside mini-batches is added, too.
+
     Returns:
         On every trainer the records of all, one for each mini-batch and trainer (docs/formats.md, "Run").
     """
@@ -250,16 +254,20 @@ def gather_counts(progress: Progress, member: Member, layers: int) -> list[dict[
     names = traffic_names(layers)
     names += tuple(name for name in (fresh[0].counts if fresh else ()) if name not in names)
     accelerator.synchronize(member.device)  # the events of the stages are over
-    own = torch.zeros(len(fresh), len(names) + len(STAGES), dtype=torch.float64)  # exact for counts below 2**53
-    for row, computed in zip(own, fresh, strict=True):
-        seconds = computed.seconds()
-        values = [*(computed.counts[name] for name in names), *(seconds[name] for name in STAGES)]
+    beside = SENT.take(BESIDE)
+    columns = names + tuple(beside)
+    rows = [(computed.counts | dict.fromkeys(beside, 0), computed.seconds()) for computed in fresh]
+    if beside:
+        rows.append((dict.fromkeys(names, 0) | beside, dict.fromkeys(STAGES, 0.0)))
+    own = torch.zeros(len(rows), len(columns) + len(STAGES), dtype=torch.float64)  # exact for counts below 2**53
+    for row, (counts, seconds) in zip(own, rows, strict=True):
+        values = [*(counts[name] for name in columns), *(seconds[name] for name in STAGES)]
         row[:] = torch.tensor(values, dtype=torch.float64)
     tables = all_gather(own, member.everyone)
     totals = torch.stack(tables).sum(dim=(0, 1)).tolist()
-    for name, count in zip(names, totals, strict=False):
+    for name, count in zip(columns, totals, strict=False):
         progress.traffic[name] = progress.traffic.get(name, 0) + int(count)
-    for name, seconds_ in zip(STAGES, totals[len(names) :], strict=True):
+    for name, seconds_ in zip(STAGES, totals[len(columns) :], strict=True):
         progress.stages[name] += seconds_
     losses = torch.stack([computed.loss for computed in fresh]).tolist() if fresh else []
     if progress.first_not_finite is None:
@@ -275,7 +283,7 @@ def gather_counts(progress: Progress, member: Member, layers: int) -> list[dict[
 def _record(
     epoch: int, computed: Computed, loss: float, rank: int, names: tuple[str, ...], values: list[float]
 ) -> dict[str, Any]:
-    counts, seconds = values[: len(names)], values[len(names) :]
+    counts, seconds = values[: len(names)], values[-len(STAGES) :]
     return {
         "kind": "mini-batch",
         "epoch": epoch + 1,

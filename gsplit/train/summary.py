@@ -17,12 +17,14 @@ from gsplit.engine.metrics import key_of
 from gsplit.engine.tasks.vertices import VertexTask
 from gsplit.errors import InputError
 from gsplit.files import replacing
+from gsplit.parallel.between_hosts import BESIDE, EVALUATION, OF_MINI_BATCH, SENT, name_of
 from gsplit.runs.folder import PREDICTIONS
 from gsplit.runs.kept import Weights
 from gsplit.runs.log import AHEAD_STAGES, MAIN_STAGES, totals, write_summary
 from gsplit.runs.starts import writing
 from gsplit.train.epochs import layout_of_work, say_stopped, stop, validate
 from gsplit.train.finite import first_parameter
+from gsplit.train.saving import write_counts
 from gsplit.train.trainer import Trainer
 from gsplit.units import binary
 
@@ -66,6 +68,8 @@ def _finished(trainer: Trainer) -> dict[str, Any] | None:
     test_s = time.perf_counter() - start_s
     if config.save_predictions != "no":
         _save_predictions(trainer)
+    if trainer.member.hosts > 1:
+        write_counts(trainer)  # of what was sent since the last epoch
     if trainer.member.rank != 0:
         return None
     records, now = trainer.log.epochs, layout_of_work(trainer)
@@ -88,6 +92,7 @@ def _finished(trainer: Trainer) -> dict[str, Any] | None:
         "samplers": trainer.run.samplers,
         "stages": totals(records, "stages"),
         "traffic": totals(records, "traffic"),
+        **_between_hosts(trainer),
         **_scaled(trainer),
         **_ranking(trainer),
         "run": str(trainer.run.folder),
@@ -103,6 +108,15 @@ def _ranking(trainer: Trainer) -> dict[str, Any]:
     if not isinstance(trainer.evaluator, LinkEvaluator) or not trainer.num_evaluated("test"):
         return {}
     return {"ranking": trainer.evaluator.ranking("test")}
+
+
+def _between_hosts(trainer: Trainer) -> dict[str, Any]:
+    """Bytes that hosts have sent each other, in training and after it, where there are several."""
+    if trainer.member.hosts == 1:
+        return {}
+    of_all = totals([*trainer.log.epochs, {"traffic": trainer.progress.traffic}], "traffic")
+    sent = {purpose: int(of_all.get(name_of(purpose), 0)) for purpose in (*OF_MINI_BATCH, *BESIDE)}
+    return {"hosts": trainer.member.hosts, "between_hosts_bytes": sent}
 
 
 def _scaled(trainer: Trainer) -> dict[str, Any]:
@@ -128,7 +142,8 @@ def _valid_scores(trainer: Trainer, kept: Weights) -> dict[str, float | None]:
 def _save_predictions(trainer: Trainer) -> None:
     assert isinstance(trainer.evaluator, Evaluator)
     assert isinstance(trainer.task, VertexTask)
-    logits = trainer.evaluator.all_logits(trainer.model)
+    with SENT.during(EVALUATION):
+        logits = trainer.evaluator.all_logits(trainer.model)
     if logits is None:
         return
     wants_logits = trainer.run.config.save_predictions == "logits"
@@ -203,6 +218,7 @@ def summary_text(summary: dict[str, Any]) -> str:
             f"({traffic['host_rows']:,} rows{'' if redundant else ', each by one trainer'}), {_from_peers(traffic)}"
             f"{binary(exchanged)} exchanged in {messages:,} messages, "
             f"{binary(traffic['all_reduce_bytes'])} of gradients reduced",
+            *_of_hosts(summary),
             f"edges  {edges:,} {'' if whole else 'sampled and '}computed, "
             + (_micro(summary) if redundant else "none twice")
             + (f"; {of_sums:,} more from sums" if of_sums else ""),
@@ -221,6 +237,14 @@ def _cache(summary: dict[str, Any]) -> list[str]:
         f"cache  {hits:,} of the {needed:,} rows needed ({100 * hits / max(1, needed):.0f} %); {summary['cache']}, "
         f"{sum(rows):,} rows on {len(rows)} trainers{' at last' if summary['changed'] else ''}"
     ]
+
+
+def _of_hosts(summary: dict[str, Any]) -> list[str]:
+    """A line on what hosts have sent each other, where there are several."""
+    if "between_hosts_bytes" not in summary:
+        return []
+    sent = ", ".join(f"{binary(value)} for {purpose}" for purpose, value in summary["between_hosts_bytes"].items())
+    return [f"hosts  {summary['hosts']}, which have sent each other {sent}"]
 
 
 def _from_peers(traffic: dict[str, Any]) -> str:

@@ -36,6 +36,7 @@ from gsplit.models.registry import DECODER, decoder_in
 from gsplit.nn import GAT, GCN, SAGE
 from gsplit.optim import Steps, optimizer_of
 from gsplit.parallel import EarlySums, Member, with_checker, with_mail
+from gsplit.parallel.between_hosts import EVALUATION, SENT
 from gsplit.parallel.collectives import broadcast
 from gsplit.parallel.host_memory import by_first
 from gsplit.runs.kept import KeptWeights
@@ -133,11 +134,12 @@ class Trainer(Components):
         Raises:
             Stopped: where the run was asked to stop meanwhile.
         """
-        if isinstance(self.evaluator, LinkEvaluator):
-            decoder = decoder_in(self.model)
-            assert decoder is not None
-            return self.evaluator.scores(self.model, decoder, part)
-        return self.evaluator.scores(self.model, self._vertices[part])
+        with SENT.during(EVALUATION):
+            if isinstance(self.evaluator, LinkEvaluator):
+                decoder = decoder_in(self.model)
+                assert decoder is not None
+                return self.evaluator.scores(self.model, decoder, part)
+            return self.evaluator.scores(self.model, self._vertices[part])
 
     def _evaluator(self) -> Evaluator | LinkEvaluator:
         run, config = self.run, self.run.config
@@ -170,6 +172,7 @@ class Trainer(Components):
         Args:
             end: this trainer's end of the supply of mini-batches; without one it samples all of them for itself.
         """
+        SENT.begin(self.member.world, self.member.hosts)
         self.feed = self._engine.feed(self, self.progress.position(), end)
 
     def begin_callbacks(self, pickled: bytes | None) -> None:

@@ -17,6 +17,7 @@ from support.hosts import train_placed
 from support.links import linked_layouts
 from support.runs import all_equal, config_for, records
 from support.runs_of_hosts import assert_same_run, counted, trained_on
+from support.sent_between import assert_sent_between
 
 from gsplit.config.train import TrainConfig
 from gsplit.features.placement import prefixes
@@ -34,6 +35,7 @@ CASES: dict[str, dict[str, Any]] = {
     "gcn, steps of two mini-batches": {"model": "gcn", "accumulate": 2, "clip_grad_norm": 1.0},
     "data": {"strategy": "data"},
     "split over hosts": {"split_group": 4},
+    "batch norm": {"norm": "batch"},
     "metrics": {"metrics": ("macro-f1",), "save_predictions": "logits"},
     "sampled evaluation": {"evaluate": "sampled", "metrics": ("micro-f1",)},
     "few validated": {"validate_every_batches": 2, "validate_vertices": 20},
@@ -55,7 +57,7 @@ def links(tmp_path_factory):
     return linked_layouts(tmp_path_factory.mktemp("links"), given=True, hard=3)
 
 
-@pytest.mark.cases(18)
+@pytest.mark.cases(19)
 @pytest.mark.parametrize("name", CASES)
 def test_two_hosts_train_as_one(pool, layouts, links, tmp_path, name):
     layout = links(4) if CASES[name].get("task") == "links" else layouts(4)
@@ -68,6 +70,8 @@ def test_two_hosts_train_as_one(pool, layouts, links, tmp_path, name):
     apart = "exchange_" if config.algorithm == "shared" else "none"  # rows are read where they lie, in a host
     assert_same_run(two[0], one[0], tmp_path / "two", tmp_path / "one", apart=apart)
     assert all(all_equal(weights, two[0][0]) for weights, *_ in two)
+    if config.strategy != "full":
+        assert_sent_between(tmp_path / "two", two[0][0], 2, 2, config)
     if config.save_predictions != "no":
         saved = (np.load(tmp_path / run / "predictions.npy") for run in ("one", "two"))
         np.testing.assert_allclose(*saved, rtol=0, atol=1e-7)
@@ -92,15 +96,16 @@ def test_trainers_of_a_host_read_each_other_s_caches(pool, layouts, tmp_path):
     assert of_two[-1]["rows_cached"] == 2 * prefixes(layouts(4).offsets, 2, share=Fraction(1, 4)).sum()
 
 
-@pytest.mark.parametrize("hosts", [2, 3])
-def test_hosts_of_one_trainer_each_train_as_one(pool, layouts, tmp_path, hosts):
-    config = config_for(layouts(4).path, tmp_path / "one", precision="64")
+@pytest.mark.parametrize(("hosts", "changes"), [(2, {"split_group": 2, "norm": "batch"}), (3, {})])
+def test_hosts_of_one_trainer_each_train_as_one(pool, layouts, tmp_path, hosts, changes):
+    config = config_for(layouts(4).path, tmp_path / "one", precision="64", **changes)
     for name in ("one", "several"):
         (tmp_path / name).mkdir()
-    one = pool.run(hosts, trained_on, replace(config, strategy="data"), 1)
+    one = pool.run(hosts, trained_on, config if changes else replace(config, strategy="data"), 1)
     several = pool.run(hosts, trained_on, replace(config, out=tmp_path / "several"), hosts)
     assert_same_run(several[0], one[0], tmp_path / "several", tmp_path / "one")
     assert all(all_equal(weights, several[0][0]) for weights, *_ in several)
+    assert_sent_between(tmp_path / "several", several[0][0], hosts, 1, config)
 
 
 def test_a_run_goes_on_with_what_trainer_0_reads(pool, layouts, tmp_path):

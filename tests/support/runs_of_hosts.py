@@ -28,11 +28,13 @@ def trained_on(member, config: TrainConfig, hosts: int, *, resume: bool = False)
 
 
 def counted(run, apart="none"):
-    """What is recorded of a run, but for times, settings, and counts whose names begin as ``apart`` does."""
+    """What is recorded of a run, but for times, settings, and counts whose names begin as ``apart`` does
+    or that are of what goes between hosts."""
     kept = ("epoch", "batch", "trainer", "targets", "rows_cached", "split_group")
     found = []
     for record in (*records(run, "mini-batch"), *records(run)):
-        traffic = {name: value for name, value in record.get("traffic", {}).items() if not name.startswith(apart)}
+        traffic = record.get("traffic", {}).items()
+        traffic = {name: value for name, value in traffic if not name.startswith((apart, "between_hosts_"))}
         found.append({key: record.get(key) for key in kept} | {"traffic": traffic})
     assert any(record["traffic"] for record in found)
     return found

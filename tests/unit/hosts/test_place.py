@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.messages import line_with
+from support.messages import line_with, says
 
 from gsplit.errors import InputError
 from gsplit.hosts import place_of
@@ -26,7 +26,7 @@ def slurm(rank, world, local, node, nodes, **more):
 def test_of_torchrun():
     place = place_of(torchrun(5, 8, 1, 4, GROUP_RANK=1, TORCHELASTIC_USE_AGENT_STORE=True))
     assert (place.rank, place.world, place.local, place.here) == (5, 8, 1, 4)
-    assert (place.host, place.hosts) == (1, 2)
+    assert (place.host, place.hosts, place.mistake) == (1, 2, None)
     assert (place.address, place.port, place.served) == ("host1", 29500, True)
 
 
@@ -72,6 +72,15 @@ def test_one_trainer_of_torchrun_is_placed():
         (torchrun(4, 6, 0, 2, GROUP_RANK=1), "RANK, 4, 2, as many"),
         (torchrun(1, 4, 0, 2), "RANK, 1, follow one another"),
         (slurm(1, 4, 0, 1, 2), "SLURM_PROCID, 1, --distribution=block"),
+    ],
+)
+def test_where_nobody_can_train_the_others_are_to_hear_of_it(environment, words):
+    says(place_of(environment).mistake, words)
+
+
+@pytest.mark.parametrize(
+    ("environment", "words"),
+    [
         ({"RANK": "0", "WORLD_SIZE": "2"}, "LOCAL_RANK, torchrun"),
         ({"RANK": "zero", "WORLD_SIZE": "2"}, "RANK, 'zero'"),
         (torchrun(0, 2, 0, 2) | {"MASTER_ADDR": ""}, "MASTER_ADDR, MASTER_PORT"),

@@ -1,0 +1,52 @@
+"""Bytes between hosts as trainers count them, and as the kernel of each host does."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from support.runs import records
+from support.worlds import ENDED_S, TRAIN
+
+from gsplit.parallel.between_hosts import BESIDE, OF_MINI_BATCH, Across, name_of
+
+FLAGS = ("--fan-out", "2,2,2", "--hidden", "256", "--threads", "1", "--samplers", "1", "--lr", "0.001")
+POLLED = 8_000
+"""Bytes that a trainer and the store say to each other in a second, while it waits for others and in a pulse."""
+STARTING = 60_000
+"""Bytes by which the trainers of a host find others, and tell them the run, beside the initial weights; at most."""
+KINDS = {
+    "gradients": (2, 1, ("--epochs", "3", "--evaluate", "none")),
+    "norms, evaluated": (2, 2, ("--epochs", "3", "--norm", "batch")),
+    "rows": (2, 2, ("--epochs", "3", "--split-group", "4", "--evaluate", "none")),
+    "three hosts": (3, 2, ("--epochs", "3", "--metrics", "macro-f1")),
+}
+
+
+@pytest.mark.cases(1)
+@pytest.mark.parametrize("kind", KINDS)
+def test_counts_are_the_kernels_to_a_tenth(make_hosts, start, layout, tmp_path, kind):
+    number, here, flags = KINDS[kind]
+    hosts, run = make_hosts(number), tmp_path / "run"
+    world = start(hosts, here, [*TRAIN, layout, "--out", run, *FLAGS, *flags])
+    assert set(world.codes(ENDED_S)) == {0}, world.told()
+    summary = json.loads((run / "summary.json").read_text())
+    counted = summary["between_hosts_bytes"]
+    saved = torch.load(run / "model.pt")
+    weights = 4 * sum(
+        weight.numel() for name, weight in saved.items() if weight.is_floating_point() and "running" not in name
+    )
+    of_trainers = [Across([rank // here for rank in range(number * here)], rank) for rank in range(number * here)]
+    sent = sum(host.sent_bytes() for host in hosts.hosts) - sum(each.broadcast(weights, 0) for each in of_trainers)
+    beside = number * STARTING + number * here * POLLED * world.took_s
+    assert sum(counted.values()) < sent < 1.1 * sum(counted.values()) + beside
+    steps = len({(record["epoch"], record["batch"]) for record in records(run, "mini-batch")})
+    # Beside the gradients of all parameters, the loss and the vote to stop are summed.
+    assert counted["reduce"] == steps * 2 * (number - 1) * (weights + 4 * 2)
+    assert (counted["exchange"] > 0) == ("--split-group" in flags)
+    assert (counted["norm"] > 0) == ("--norm" in flags)
+    assert (counted["evaluation"] > 0) == ("none" not in flags)
+    assert 0 < counted["count"] < 20_000 * number
+    for name in map(name_of, (*OF_MINI_BATCH, *BESIDE)):
+        assert all(name in record["traffic"] for record in records(run, "epoch"))
