@@ -7,6 +7,8 @@ from dataclasses import dataclass, fields
 from gsplit import cli
 from gsplit.config.train import ELSEWHERE, TrainConfig
 from gsplit.errors import InputError
+from gsplit.hosts import Place, place_of
+from gsplit.starting import BAD_INPUT
 
 PROG = "python -m gsplit.doctor"
 
@@ -16,7 +18,9 @@ class DoctorConfig(TrainConfig):
     """Say what this host has: accelerators, memory, limits, versions; and what would keep training from working.
 
     With a LAYOUT and the flags of gsplit train it also says what that training would take, beside what there is, and
-    whether it fits. Nothing is trained or written. The exit code is 0 when all is well, 2 when something is not.
+    whether it fits. Started once for each trainer, as by torchrun, it says instead how the hosts reach each other, and
+    whether they have the same LAYOUT. Nothing is trained or written. The exit code is 0 when all is well, 2 when
+    something is not.
     """
 
     json: bool = False
@@ -40,6 +44,10 @@ def command(arguments: list[str], prog: str = PROG) -> None:
         InputError: with what would keep training from working, after all the rest was printed.
     """
     config = cli.parse(DoctorConfig, arguments, prog=prog, answers=ELSEWHERE, needs=["gsplit.doctor.diagnosis"])
+    place = place_of()
+    if place is not None and place.world > 1:
+        _examine_places(place, config)
+        return
     from gsplit.doctor.diagnosis import examine
     from gsplit.doctor.diagnosis_text import as_json, lines
     from gsplit.terminal import say
@@ -48,6 +56,21 @@ def command(arguments: list[str], prog: str = PROG) -> None:
     say(as_json(found) if config.json else "\n".join(lines(found)))
     if found.problems:
         raise InputError("; ".join(found.problems))
+
+
+def _examine_places(place: Place, config: DoctorConfig) -> None:
+    """Print how hosts reach each other; on a mistake one trainer of each host says it."""
+    from gsplit.doctor.places import examine_places
+    from gsplit.terminal import say
+
+    try:
+        lines = examine_places(place, config.layout, config.silence)
+    except InputError as error:
+        if getattr(error, "said", False):
+            raise SystemExit(BAD_INPUT) from None
+        raise
+    if lines is not None:
+        say("\n".join(lines))
 
 
 if __name__ == "__main__":

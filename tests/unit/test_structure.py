@@ -43,7 +43,7 @@ ALLOWED = {
         *("models", "runs", "config", "data", "device", "hosts"),
     },
     "callbacks": set(),
-    "doctor": {*("launch", "engine", "supply", "parallel", "full", "features", "config", "data", "device")},
+    "doctor": {*("launch", "engine", "supply", "parallel", "full", "features", "config", "data", "device", "hosts")},
     "report": {"partition", "runs", "config", "data", "pages"},
     "predict": {
         *("engine", "sampling", "features", "nn", "parallel", "processes"),
