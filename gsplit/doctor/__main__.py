@@ -18,9 +18,9 @@ class DoctorConfig(TrainConfig):
     """Say what this host has: accelerators, memory, limits, versions; and what would keep training from working.
 
     With a LAYOUT and the flags of gsplit train it also says what that training would take, beside what there is, and
-    whether it fits. Started once for each trainer, as by torchrun, it says instead how the hosts reach each other, and
-    whether they have the same LAYOUT. Nothing is trained or written. The exit code is 0 when all is well, 2 when
-    something is not.
+    whether it fits. Started once for each trainer, as by torchrun, it says how hosts reach each other, and whether
+    they have the same LAYOUT. Nothing is trained or written. The exit code is 0 when all is well, 2 when something is
+    not.
     """
 
     json: bool = False
