@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 from unittest import mock
 
 import pytest
 from support import pool as pool_module
+from support.runs import config_for
 from support.whole import LAYERS, WholeStep, assert_same, needed_rows, plans_of, uneven
 
-from gsplit.engine.whole.plan_table import moved_widths
+from gsplit.config.train import TrainConfig
+from gsplit.engine.whole.plan_table import moved_widths, plan_table, priced_plans, sent_bytes
 from gsplit.full import common_rows, levels_of
 from gsplit.full.volumes import BETWEEN, volumes
+from gsplit.launch.resolve import resolve
 from gsplit.nn import GAT
 from gsplit.train.progress import mini_batch_counts
+
+NOT_SAMPLED: dict[str, Any] = {"num_layers": 2, "fan_out": TrainConfig.fan_out, "batch_size": TrainConfig.batch_size}
 
 
 def steps(member, layout, plans, name, hosts):
@@ -50,3 +56,20 @@ def test_every_plan_gives_the_gradient_of_one_process_and_sends_what_the_formula
             assert {key: counts[key] for key in wanted} == wanted, (plan, rank)
             if plan.algorithm == "shared" or hosts == 4:
                 assert between == wanted["exchange_forward_bytes"] + wanted["exchange_backward_bytes"]
+
+
+@pytest.mark.parametrize("model", ["gcn", "gat"])
+def test_a_dry_run_shows_what_goes_between_hosts(layouts, tmp_path, model):
+    """Of the host that sends most: with one trainer on each all that is sent, and within a host nothing."""
+    config = config_for(layouts(4).path, tmp_path / "run", gpus=4, strategy="full", model=model, **NOT_SAMPLED)
+    priced = {hosts: priced_plans(resolve(config, hosts=hosts)) for hosts in (1, 2, 4)}
+    assert {price.between_bytes for price in priced[1]} == {0}
+    for price in priced[4]:
+        assert price.between_bytes == sent_bytes(price.sent) > 0
+    between = {str(price.plan): price.between_bytes for price in priced[2]}
+    each = {str(price.plan): sent_bytes(price.sent) for price in priced[2]}
+    assert all(0 < between[plan] < 2 * each[plan] for plan in between if not plan.startswith("shared"))
+    assert each["shared 4x1x1"] <= between["shared 4x1x1"] < between["1d 4x1x1"]
+    assert [price.cost for price in priced[2]] == sorted(price.cost for price in priced[2])
+    assert "between hosts" in plan_table(resolve(config, hosts=2))
+    assert "between" not in plan_table(resolve(config))
