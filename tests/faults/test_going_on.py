@@ -17,12 +17,13 @@ from support.commands import FLAGS, PATIENCE_S, assert_same_run, python
 from support.hosts import free_port, places
 from support.messages import says
 from support.waiting import wait_until
+from torch.distributed import TCPStore
 
 from gsplit.runs import checkpoint
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
-ON_S = 60.0
-"""Seconds within which a run must go on that lost a trainer, or a host."""
+ON_S = 240.0
+"""Seconds that a crowded machine may take to go on with a run that lost a host; otherwise it is 25."""
 
 
 @pytest.fixture
@@ -154,8 +155,9 @@ def test_a_mistake_is_said_once_by_all_starts(layout, tmp_path):
 
 @pytest.mark.slow
 def test_hosts_go_and_come(layout, tmp_path, start):
-    """Three hosts, of which one is killed; two go on; then there are three again."""
-    run, endpoint = tmp_path / "run", f"127.0.0.1:{free_port()}"
+    """Three hosts, of which that of trainer 0 is killed; two go on; then there are three again."""
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)  # torchrun's, which stays
+    run, endpoint = tmp_path / "run", f"127.0.0.1:{store.port}"
     rendezvous = ["--rdzv-backend", "c10d", "--rdzv-endpoint", endpoint, "--rdzv-id", "job"]
     rendezvous += ["--local-addr", "127.0.0.1", "--rdzv-conf", "last_call_timeout=5"]
     starter = [*TORCHRUN, "--nnodes", "1:3", "--nproc-per-node", "1", "--max-restarts", "5", *rendezvous]
@@ -176,9 +178,10 @@ def test_hosts_go_and_come(layout, tmp_path, start):
             return about.get("hosts", 1) if begun else 0
         return 0
 
-    first, second, third = host(1), host(2), host(3)
-    wait_until(lambda: hosts_at(1) == 3 and is_at(run, 1), PATIENCE_S, said)
-    for pid in [third.pid, *children_of(third.pid)]:
+    first, second, third = host(1), host(2), host(3)  # in the sequence of their ranks, on one machine
+    wait_until(lambda: hosts_at(1) == 3 and is_at(run, 1), ON_S, said)
+    assert json.loads((run / "start.json").read_text())["pid"] in children_of(first.pid)
+    for pid in [first.pid, *children_of(first.pid)]:
         os.kill(pid, signal.SIGKILL)
     wait_until(lambda: hosts_at(2) == 2, ON_S, said)
     host(4)
@@ -191,6 +194,6 @@ def test_hosts_go_and_come(layout, tmp_path, start):
         if record["kind"] == "mini-batch":
             targets.setdefault(record["batch"], set()).add(record["targets"])
     assert all(len(numbers) == 1 for numbers in targets.values())  # as many targets, by whatever hosts
-    for process in (first, second):
+    for process in (second, third):
         process.terminate()
         process.wait(PATIENCE_S)
