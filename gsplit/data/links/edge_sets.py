@@ -132,15 +132,19 @@ def weights_of(array: NDArray[Any], name: str, place: Callable[[int], str] | Non
     """Weights [M] of pairs as stores have them; ``place`` is what messages call the i-th, else ``name[i]``.
 
     Raises:
-        InputError: for another shape or type, and for one that is below 0 or not finite.
+        InputError: for another shape or type, and for one that is below 0, not finite, or too small for float32,
+            by whose sum a loss could not be divided.
     """
     if array.ndim != 1 or array.dtype.kind not in "fiu":
         raise InputError(f"{name} must be numbers of shape (M,), not {array.dtype} {array.shape}")
     with np.errstate(over="ignore"):
         weights = array.astype(np.float32)
-    if len(wrong := np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))):
+    least = np.finfo(np.float32).tiny
+    if len(wrong := np.flatnonzero(~(np.isfinite(weights) & ((weights >= least) | (array == 0))))):
         at = f"{name}[{wrong[0]}]" if place is None else f"{name}, {place(int(wrong[0]))}"
-        raise InputError(f"{at}: the weight of a pair is {array[wrong[0]]}; it must be 0 or more, and finite")
+        raise InputError(
+            f"{at}: the weight of a pair is {array[wrong[0]]}; it must be 0, or at least {least:.2g} and finite"
+        )
     return weights
 
 

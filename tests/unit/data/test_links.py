@@ -73,6 +73,7 @@ def test_without_training_pairs_all_edges_are_some():
         ({"test_edges": [[0], [2]], "hard_negatives": [[1], [-2], [0], [0]]}, ("hard_negatives[1]", "-2")),
         ({"train_edges": [[1, 4], [3, 2]], "train_weights": [1, -2]}, ("train_weights[1]", "-2")),
         ({"train_edges": [[1, 4], [3, 2]], "train_weights": [float("nan"), 1]}, ("train_weights[0]", "nan")),
+        ({"train_edges": [[1, 4], [3, 2]], "train_weights": [1, 1e-39]}, ("train_weights[1]", "1e-39", "1.2e-38")),
         ({"train_edges": [[1, 4], [3, 2]], "train_weights": [1, 2, 3]}, ("train_weights", "3 numbers", "2 train")),
         ({"train_edges": [[1, 4], [3, 2]], "train_weights": [[1, 2]]}, ("train_weights", "(M,)", "(1, 2)")),
         ({"train_weights": [1, 2, 3, 4]}, ("train_weights", "train_edges")),
