@@ -108,8 +108,9 @@ def test_hosts_of_one_trainer_each_train_as_one(pool, layouts, tmp_path, hosts, 
     assert_sent_between(tmp_path / "several", several[0][0], hosts, 1, config)
 
 
-def test_a_run_goes_on_with_what_trainer_0_reads(pool, layouts, tmp_path):
-    whole = config_for(layouts(4).path, tmp_path / "whole", precision="64")
+@pytest.mark.parametrize("changes", [{}, {**WHOLE, "train_features": 6}], ids=["sampled", "trained features"])
+def test_a_run_goes_on_with_what_trainer_0_reads(pool, layouts, tmp_path, changes):
+    whole = config_for(layouts(4).path, tmp_path / "whole", precision="64", **changes)
     for name in ("whole", "halves"):
         (tmp_path / name).mkdir()
     at_once = pool.run(4, trained_on, whole, 2)
