@@ -59,7 +59,7 @@ def main(command: Callable[[list[str]], None]) -> None:
             say_error("terminated")
             sys.exit(TERMINATED)
         if isinstance(error, InputError):
-            sys.exit(_say_error(str(error)))
+            sys.exit(BAD_INPUT if error.said else _say_error(str(error)))
         if isinstance(error, BrokenPipeError) and reader_gone():  # as `head` goes, of a command that prints itself
             sys.stdout = None
             sys.exit(0)

@@ -27,6 +27,9 @@ class InputError(ValueError):
         --epochs must be at least 0, not -1
     """
 
+    said: bool = False
+    """Whether another process of this host prints the line."""
+
     def _render_traceback_(self) -> list[str]:
         """Return what IPython shows in a notebook in place of a traceback."""
         return [f"error: {' '.join(str(self).split())}"]

@@ -7,6 +7,7 @@ import os
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 
@@ -19,6 +20,7 @@ from gsplit.device.failures import refused_by_device
 from gsplit.errors import InputError
 from gsplit.host import keep_freed_memory
 from gsplit.hosts import Place
+from gsplit.parallel.collectives import Group
 from gsplit.parallel.connecting import connect
 from gsplit.parallel.first_exchange import LIMIT_S, check_exchange
 from gsplit.parallel.meeting import LOOPBACK_INTERFACE, Meeting
@@ -149,20 +151,29 @@ def joined_at(
 ) -> AbstractContextManager[Member]:
     """Join the default group at the place that somebody else has started this trainer at; see :func:`joined`.
 
-    A group that this made before is taken down only where another one is to be made, for that may hang.
+    A group that this made before is taken down only where another one is to be made, for that may hang. One that
+    somebody else has made, as Ray Train does, stays; beside it is made one of all its members.
 
     Raises:
-        InputError: where the script has a default group of its own.
+        InputError: where the default group of the script is not of all trainers.
     """
-    if dist.is_initialized():
-        if not _made:
-            raise InputError(
-                "the script has made PyTorch's default process group, and gsplit.train makes one for its trainers; "
-                "drop init_process_group"
-            )
+    if not dist.is_initialized():
+        _made.append(True)
+    elif _made:
         dist.destroy_process_group()
-    _made.append(True)
+    else:
+        _check_default_group(meeting.place)
     return _joined(meeting.place, meeting.client, meeting.interface, device_type, threads, patience)
+
+
+def _check_default_group(place: Place) -> None:
+    """Check that the default group, which somebody else has made, is of all trainers."""
+    rank, world = dist.get_rank(), dist.get_world_size()
+    if (rank, world) != (place.rank, place.world):
+        raise InputError(
+            f"PyTorch's default process group has this process as {rank} of {world}, and {place.by} has started it "
+            f"as {place.rank} of {place.world}; drop init_process_group"
+        )
 
 
 @contextmanager
@@ -220,16 +231,25 @@ def _member(
     store = client()
     # A client that waits answers to nobody, so on accelerators the one that looks for whom it waits is another.
     group_store = client() if accelerator.is_one(device) else store
-    make_group = partial(
-        dist.init_process_group, backend_for(device), store=group_store, rank=rank, world_size=world, timeout=PATIENCE
-    )
+    beside: list[Group] = []
+
+    def make_group() -> None:
+        if dist.is_initialized():  # by somebody else, with limits of theirs
+            beside.append(dist.new_group(backend=backend_for(device), timeout=PATIENCE))
+            return
+        dist.init_process_group(
+            backend_for(device), store=group_store, rank=rank, world_size=world, timeout=PATIENCE,
+            device_id=device if accelerator.is_one(device) else None,
+        )  # fmt: skip
+
     if accelerator.is_one(device):
         limit_s = min(LIMIT_S, patience.total_seconds())
-        by = partial(make_group, device_id=device)
-        connect(store, rank, world, device, TIMEOUT.total_seconds(), limit_s, by)
+        connect(store, rank, world, device, TIMEOUT.total_seconds(), limit_s, make_group)
     else:
         make_group()
     member = Member.of_default_group(device, patience, hosts=place.hosts)
+    if beside:
+        member = replace(member, group=beside[0], backend=backend_for(device))
     limit_waits(member.group, device, patience)
     group_store.set_timeout(PATIENCE)  # all have started; through it they also meet in groups made later
     check_exchange(member, store, min(LIMIT_S, patience.total_seconds() / 4))

@@ -107,10 +107,11 @@ class Meeting:
         _meetings[0] += 1
         self.interface = interface_of(place)
         """Name of the network interface that leads to the other hosts."""
-        self._number, raw = _meetings[0], _connected(place, opens=not place.served)
-        self._all_starts = dist.PrefixStore(f"gsplit/{self._number}", raw)
+        keys, raw = f"gsplit/{place.step}/{_meetings[0]}", _connected(place, opens=not place.served)
+        self._all_starts = dist.PrefixStore(keys, raw)
         self._start = self._agreed() if place.served else FIRST_START
-        self.store: dist.Store = dist.PrefixStore(f"gsplit/{self._number}/{self._start}", raw)
+        self._keys = f"{keys}/{self._start}"
+        self.store: dist.Store = dist.PrefixStore(self._keys, raw)
         """The store; its keys are this meeting's alone."""
         self.restarts = place.restarts
         """How often the trainers were started again, by the starter that says most; once they are introduced."""
@@ -124,7 +125,7 @@ class Meeting:
 
     def client(self) -> dist.Store:
         """Another connection to the store: one that waits answers to nobody else."""
-        return dist.PrefixStore(f"gsplit/{self._number}/{self._start}", _connected(self.place, opens=False))
+        return dist.PrefixStore(self._keys, _connected(self.place, opens=False))
 
     def _agreed(self) -> str:
         """The name of this start, by trainer 0, where the store outlives it: keys of starts before are there, too.
@@ -364,8 +365,10 @@ def interface_of(place: Place) -> str:
 
 @functools.cache
 def _opened(address: str, port: int) -> dist.TCPStore:
-    """The store of trainer 0, for as long as its process lives."""
-    return dist.TCPStore(address, port, world_size=None, is_master=True, wait_for_workers=False, timeout=TIMEOUT)
+    """The store of trainer 0, for as long as its process lives; the one of PyTorch's default group, where that is."""
+    return dist.TCPStore(
+        address, port, world_size=None, is_master=True, wait_for_workers=False, timeout=TIMEOUT, multi_tenant=True
+    )
 
 
 def _connected(place: Place, *, opens: bool) -> dist.TCPStore:

@@ -70,6 +70,8 @@ class Member:
     """Memory through which all trainers tell each other what every mini-batch needs; None: by ``group``."""
     hosts: int = 1
     """Number of hosts; each has as many trainers, with ranks one after the other."""
+    backend: str | None = None
+    """What groups of trainers are made with; None: what PyTorch's default group was made with."""
     vote: StopVote | None = None
     """How trainers agree to stop, where no launcher asks all of them; None: one does."""
 
@@ -143,7 +145,7 @@ class Member:
         if len(ranks) == 1:
             return None
         if ranks not in self.made:
-            group = dist.new_group(list(ranks), timeout=PATIENCE, use_local_synchronization=True)
+            group = dist.new_group(list(ranks), PATIENCE, self.backend, use_local_synchronization=True)
             limit_waits(group, self.device, self.patience)
             self.made[ranks] = group
         return self.made[ranks]

@@ -11,6 +11,8 @@ import os
 import re
 import runpy
 import sys
+import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,7 @@ from support.devices import HIDDEN, hide
 from support.libraries import needs_dgl
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
-SCRIPTS = {"own_csv", "links", "pyg_model", "dgl_model", "own_loop", "compare_strategies"}
+SCRIPTS = {"own_csv", "links", "pyg_model", "dgl_model", "own_loop", "compare_strategies", "ray_train"}
 NOTEBOOKS = {"first_steps", "look_at_a_run"}
 
 
@@ -112,10 +114,32 @@ def test_dgl_says_of_the_trained_model_what_gsplit_says(alone, tmp_path):
     assert (run / "model.pt").is_file()
 
 
-@pytest.mark.parametrize(("name", "library"), [("dgl_model", "dgl"), ("pyg_model", "torch_geometric.data")])
-def test_a_library_that_is_missing_is_one_line(name, library, here, tmp_path, monkeypatch):
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed: pip install 'ray[train]'")
+def test_ray_starts_trainers(tmp_path, monkeypatch):
+    hide(monkeypatch)
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    with tempfile.TemporaryDirectory(dir="/tmp") as short:  # its sockets have names of at most 107 bytes
+        monkeypatch.setenv("RAY_TMPDIR", short)
+        printed = apart("ray_train", tmp_path / "out", folder=tmp_path)
+    of_workers, last = accuracies(printed)[:-1], accuracies(printed)[-1]
+    assert set(of_workers) == {last}
+    assert last > 0.5  # of 4 classes
+    assert (tmp_path / "out" / "run" / "model.pt").is_file()
+
+
+@pytest.mark.parametrize(
+    ("name", "library", "package"),
+    [
+        ("dgl_model", "dgl", "gsplit[dgl]"),
+        ("pyg_model", "torch_geometric.data", "gsplit[pyg]"),
+        ("ray_train", "ray.train", "ray[train]"),
+    ],
+)
+def test_a_library_that_is_missing_is_one_line(name, library, package, here, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, library, None)
-    with pytest.raises(SystemExit, match=rf"this example needs .*: pip install 'gsplit\[{name[:3]}\]'.*") as end:
+    match = rf"this example needs .*: pip install '{re.escape(package)}'.*"
+    with pytest.raises(SystemExit, match=match) as end:
         here(name, tmp_path / "folder")
     assert "\n" not in end.value.code
     assert not (tmp_path / "folder").exists()

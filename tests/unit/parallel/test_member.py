@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from datetime import timedelta
 from types import SimpleNamespace
 
@@ -12,10 +13,14 @@ import torch.distributed as dist
 from support.messages import line_with
 from torch import nn
 
+from gsplit.errors import InputError
+from gsplit.hosts import place_of
 from gsplit.nn import BatchComm, ExchangeCounters, Route, exchange
 from gsplit.parallel import Grid, Member, reduce_gradients, rendezvous, trainer_grid
 from gsplit.parallel.collectives import all_gather, all_gather_object, all_reduce, all_to_all, broadcast, size_of
-from gsplit.parallel.member import limit_waits
+from gsplit.parallel.join import _check_default_group, joined_at
+from gsplit.parallel.meeting import Meeting
+from gsplit.parallel.member import DEVICE_PATIENCE, limit_waits
 from gsplit.processes import start
 
 CPU = torch.device("cpu")
@@ -90,11 +95,22 @@ def test_only_collectives_of_accelerators_are_limited(wrapped):
 
 
 def joined_by_torchrun(rank, port, folder):
-    """An exchange and a reduction, in a process that PyTorch's own launcher might have started."""
+    """An exchange and a reduction, in a process that Ray Train might have started, which makes the default group."""
     launched = {"RANK": rank, "WORLD_SIZE": 2, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    launched |= {"LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": 2}
     os.environ.update({name: str(value) for name, value in launched.items()}, TORCHELASTIC_USE_AGENT_STORE="True")
-    dist.init_process_group("gloo")
-    member = Member.of_default_group(CPU).on(trainer_grid(2))
+    dist.init_process_group("gloo", timeout=timedelta(minutes=1))
+    (meeting := Meeting(place_of())).introduce()
+    with joined_at(meeting, "cpu", 1, DEVICE_PATIENCE) as member:
+        use(member.on(trainer_grid(2)), folder)
+    with pytest.raises(InputError, match=line_with(f"default process group, {rank} of 2, {rank} of 4")):
+        _check_default_group(replace(place_of(), world=4, here=4))
+    dist.destroy_process_group()
+
+
+def use(member, folder):
+    """An exchange and a reduction."""
+    assert member.group is not dist.group.WORLD
     rows = torch.full((2, 1), 10.0 * member.rank) + torch.arange(2.0).view(2, 1)
     own = nn.Parameter(rows)
     route = Route(send_rows=torch.tensor([1], dtype=torch.int32), **counts(member.rank))
@@ -103,8 +119,7 @@ def joined_by_torchrun(rank, port, folder):
     loss = comm.tie(out.sum())
     loss.backward()
     total, _ = reduce_gradients([own], loss, member)
-    torch.save((member.rank, member.world, out.detach(), own.grad, total), folder / f"{rank}.pt")
-    dist.destroy_process_group()
+    torch.save((member.rank, member.world, out.detach(), own.grad, total), folder / f"{member.rank}.pt")
 
 
 def counts(rank):
