@@ -8,11 +8,14 @@ from unittest import mock
 
 import pytest
 from support import pool as pool_module
-from support.runs import config_for
+from support.runs import config_for, records
+from support.runs_of_hosts import trained_on
 from support.whole import LAYERS, WholeStep, assert_same, needed_rows, plans_of, uneven
 
 from gsplit.config.train import TrainConfig
+from gsplit.engine.whole.fitting import chosen_of
 from gsplit.engine.whole.plan_table import moved_widths, plan_table, priced_plans, sent_bytes
+from gsplit.engine.whole.whole_graph import plan_of_run
 from gsplit.full import common_rows, levels_of
 from gsplit.full.volumes import BETWEEN, volumes
 from gsplit.launch.resolve import resolve
@@ -73,3 +76,23 @@ def test_a_dry_run_shows_what_goes_between_hosts(layouts, tmp_path, model):
     assert [price.cost for price in priced[2]] == sorted(price.cost for price in priced[2])
     assert "between hosts" in plan_table(resolve(config, hosts=2))
     assert "between" not in plan_table(resolve(config))
+
+
+@pytest.mark.parametrize("changes", [{"model": "gat", "heads": 2}, {"grid": (2, 1, 2)}, {"grid": (1, 2, 2)}], ids=str)
+def test_what_is_priced_is_what_goes_between_hosts(pool, layouts, tmp_path, changes):
+    """In the second epoch: the first one makes the blocks, and moves the features whose sums are kept."""
+    flags = {
+        "strategy": "full",
+        "precision": "64",
+        "evaluate": "sampled",
+        "validate_every": 0,
+        **NOT_SAMPLED,
+        **changes,
+    }
+    config = config_for(layouts(4).path, tmp_path, gpus=4, **flags)
+    pool.run(4, trained_on, config, 2)
+    run, sent = resolve(config, hosts=2), [0, 0]
+    for record in records(tmp_path, "mini-batch"):
+        if record["epoch"] == 2:
+            sent[record["trainer"] // 2] += record["traffic"]["between_hosts_exchange_bytes"]
+    assert chosen_of(priced_plans(run), plan_of_run(run)).between_bytes == max(sent) > 0
