@@ -24,8 +24,9 @@ KINDS = {
 }
 
 
-@pytest.mark.cases(1)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind", ["gradients", *(pytest.param(kind, marks=pytest.mark.slow) for kind in list(KINDS)[1:])]
+)
 def test_counts_are_the_kernels_to_a_tenth(make_hosts, start, layout, tmp_path, kind):
     number, here, flags = KINDS[kind]
     hosts, run = make_hosts(number), tmp_path / "run"

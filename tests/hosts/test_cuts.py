@@ -33,8 +33,7 @@ def nothing_is_left(hosts):
     wait_until(lambda: not any(host.left() for host in hosts.hosts), LEFT_S, lambda: [h.left() for h in hosts.hosts])
 
 
-@pytest.mark.cases(1)
-@pytest.mark.parametrize("kind", CUTS)
+@pytest.mark.parametrize("kind", ["reduce", *(pytest.param(kind, marks=pytest.mark.slow) for kind in list(CUTS)[1:])])
 def test_both_sides_of_a_cut_end_and_name_the_other(make_hosts, start, layout, tmp_path, kind):
     number, here, flags = CUTS[kind]
     hosts = make_hosts(number)
