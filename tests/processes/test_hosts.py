@@ -57,7 +57,7 @@ def links(tmp_path_factory):
     return linked_layouts(tmp_path_factory.mktemp("links"), given=True, hard=3)
 
 
-@pytest.mark.cases(19)
+@pytest.mark.cases(10)
 @pytest.mark.parametrize("name", CASES)
 def test_two_hosts_train_as_one(pool, layouts, links, tmp_path, name):
     layout = links(4) if CASES[name].get("task") == "links" else layouts(4)

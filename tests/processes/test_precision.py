@@ -75,7 +75,7 @@ def test_bfloat16_rows_are_half_the_bytes(pool, layouts, tmp_path, model, world)
     assert mixed["all_reduce_bytes"] == plain["all_reduce_bytes"]
 
 
-@pytest.mark.cases(23)
+@pytest.mark.cases(14)
 @pytest.mark.parametrize("precision", MIXED)
 @pytest.mark.parametrize(
     "changes",
@@ -117,7 +117,7 @@ def sent(member, config):
 GRID, ROTATED = {"grid": (2, 2, 1)}, {"algorithm": "rotate", "grid": (2, 2, 1)}
 
 
-@pytest.mark.cases(10)
+@pytest.mark.cases(6)
 @pytest.mark.parametrize("precision", MIXED)
 @pytest.mark.parametrize(
     "changes",

@@ -105,7 +105,7 @@ def reading(compiled, width, stored, compute, rows=8):
     return compiled(zero_copy._read_rows, zero_copy.read_rows, host, ids, ids, out)
 
 
-@pytest.mark.cases(12)
+@pytest.mark.cases(8)
 @pytest.mark.parametrize("stored", TYPES)
 @pytest.mark.parametrize("width", WIDTHS)
 def test_rows_are_read_as_wide_as_they_are_aligned(compiled, width, stored):
@@ -135,7 +135,7 @@ def test_widths_of_loads_on_nvidia(compiled):
             assert set(code.loads) == {size, 8}  # 8: ids and positions
 
 
-@pytest.mark.cases(6)
+@pytest.mark.cases(4)
 @pytest.mark.parametrize("width", [16, *WIDTHS])
 def test_few_programs_read_and_leave_the_rest_of_the_gpu_alone(compiled, width):
     """However many rows there are: each asks for as many bytes at once, whatever the width."""
@@ -158,7 +158,7 @@ def summing(compiled, width, dtype, *, received=False, **scaling):
     return compiled(segment_sums._sum_rows, segment_sums.sum_rows, Sums(edges, *sources, out, **scaling))
 
 
-@pytest.mark.cases(14)
+@pytest.mark.cases(8)
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("width", [16, *WIDTHS])
 def test_sources_are_read_as_wide_as_they_are_aligned(compiled, width, dtype):
