@@ -160,6 +160,14 @@ def pool(living_pool):
     return living_pool()
 
 
+@pytest.fixture(scope="module")
+def spent_pool(living_pool):
+    """For files whose tests leave groups behind (support.apart): those after them have another pool."""
+    yield
+    if not (pool := living_pool()).closed:
+        pool.close()
+
+
 @pytest.fixture(scope="session")
 def in_pool(living_pool):
     """``with in_pool():`` commands train and predict with the pool's trainers, which sample for themselves."""

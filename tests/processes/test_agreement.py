@@ -17,6 +17,8 @@ from torch import nn
 
 from gsplit.errors import InputError
 
+pytestmark = pytest.mark.usefixtures("spent_pool")
+
 SECONDS = 20.0
 """Far below the limit of a collective, and many times what these runs take."""
 

@@ -23,6 +23,8 @@ from gsplit.nn import SAGE
 from gsplit.train.check.cases import Draws, chosen_cases
 from gsplit.train.check.gradients import compare
 
+pytestmark = pytest.mark.usefixtures("spent_pool")
+
 HERE = __name__
 DECODERS = ("dot", "cosine", "distmult", "mlp", f"{HERE}:Distance")
 

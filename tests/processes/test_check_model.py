@@ -24,6 +24,8 @@ from gsplit.nn import SAGE
 from gsplit.train.check.cases import Draws, chosen_cases
 from gsplit.train.check.gradients import CheckSpec, compare
 
+pytestmark = pytest.mark.usefixtures("spent_pool")
+
 NOT_ALIKE = "model, trainer #, layer #"
 
 

@@ -27,6 +27,8 @@ from gsplit.runs import checkpoint
 from gsplit.train import loop
 from gsplit.train.check.gradients import CheckSpec, compare
 
+pytestmark = pytest.mark.usefixtures("spent_pool")
+
 FULL = {"strategy": "full", "batch_size": 512}
 STEP = {"dtype": "float64", "fan_out": (-1, -1), "batch_size": 512, "epochs": 1, "optimizer": "sgd", "lr": 1.0}
 
