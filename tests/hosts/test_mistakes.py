@@ -78,7 +78,7 @@ def test_ranks_that_do_not_follow_one_another(make_hosts, start, layout, tmp_pat
     hosts, run = make_hosts(2), tmp_path / "run"
     places = [{"RANK": rank, "LOCAL_RANK": local} for rank, local in ((0, 0), (2, 1), (1, 0), (3, 1))]
     for line in refused(start(hosts, 2, [*TRAIN, layout, "--out", run, *FLAGS], places), run):
-        says(line, "RANK, follow one another, --distribution=block")
+        says(line, "RANK, follow one another, torchrun")
 
 
 def test_an_address_that_nobody_has(make_hosts, start, layout, tmp_path):
