@@ -19,6 +19,7 @@ from gsplit.errors import InputError
 from gsplit.parallel.collectives import Group, all_to_all_within
 from gsplit.parallel.connecting import TRY, with_devices, within
 from gsplit.parallel.member import Member
+from gsplit.waiting import until
 
 LIMIT_S = 60.0
 """Seconds within which all pairs have exchanged their rows."""
@@ -102,13 +103,16 @@ def _blamed(
     Who waits in a later round may only wait for one that waits in an earlier one.
     """
     store.set(PLACE.format(member.rank), f"{number} {-1 if partner is None else partner}")
-    deadline_s, heard = time.monotonic() + tell_s, dict[int, tuple[int, int]]()
-    while len(heard) < member.world and time.monotonic() < deadline_s:
+    heard = dict[int, tuple[int, int]]()
+
+    def all_are_heard() -> bool:
         for rank in range(member.world):
             if rank not in heard and store.check([PLACE.format(rank)]):
                 at, other = map(int, store.get(PLACE.format(rank)).split())
                 heard[rank] = at, other
-        time.sleep(POLL_S)
+        return len(heard) == member.world
+
+    until(all_are_heard, tell_s, POLL_S)
     waiting = [(at, rank, other) for rank, (at, other) in heard.items() if other in heard and heard[other][1] == rank]
     _, *pair = min(waiting, default=(number, member.rank, -1 if partner is None else partner))
     return f"{with_devices(store, [rank for rank in pair if rank >= 0])} {wrong}; {TRY}"

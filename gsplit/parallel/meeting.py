@@ -12,12 +12,11 @@ import pickle
 import secrets
 import time
 import traceback
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import psutil
 import torch.distributed as dist
@@ -27,8 +26,8 @@ from gsplit.host import interruptible
 from gsplit.hosts import Place
 from gsplit.parallel.mailboxes import is_alive
 from gsplit.starting import BAD_INPUT, INTERRUPTED
+from gsplit.waiting import until
 
-T = TypeVar("T")
 TIMEOUT = timedelta(minutes=10)
 """How long trainers wait for the store to be there."""
 SHORT = timedelta(seconds=30)
@@ -36,9 +35,6 @@ SHORT = timedelta(seconds=30)
 LONGEST = timedelta(hours=12)
 """How long a trainer waits for what another tells, who may have much to read or to evaluate; one that is gone is
 found out sooner."""
-POLL_S = 0.05
-"""Seconds between two looks at the store. Nobody waits in it: a signal would wait, too, and PyTorch warns of waits
-that end with nothing."""
 GRACE_S = 2.0
 """Seconds in which the cause of a broken connection is to be written down."""
 LEAVE_S = 5.0
@@ -135,7 +131,7 @@ class Meeting:
         if self.place.rank == 0:
             return secrets.token_hex(8)
         key = STARTED.format(self._all_starts.add(COMERS, 1))
-        if not _until(lambda: self._all_starts.check([key]), TIMEOUT.total_seconds()):
+        if not until(lambda: self._all_starts.check([key]), TIMEOUT.total_seconds()):
             raise InputError(
                 f"trainer 0 did not come to {self.place.address}:{self.place.port} within {TIMEOUT.seconds // 60} "
                 "minutes; look at the output of its host"
@@ -188,7 +184,8 @@ class Meeting:
                 return False
             return True
 
-        if not _until(told, within.total_seconds()):
+        # Not in the store: a signal would wait, too, and PyTorch warns of waits that end with nothing.
+        if not until(told, within.total_seconds()):
             raise TimeoutError(f"no trainer has told {key!r} within {within}")
         return pickle.loads(self.store.get(key))
 
@@ -248,7 +245,7 @@ class Meeting:
                 end = self.written(self.store)
                 gone = None if end is None else end.gone
                 others = [LEFT.format(rank) for rank in range(self.place.world) if rank != gone]
-                _until(lambda: self.store.check(others), LEAVE_S if gone is None else SOON_S)
+                until(lambda: self.store.check(others), LEAVE_S if gone is None else SOON_S)
 
     def count_out(self, store: dist.Store) -> None:
         """Say that this trainer reads nothing more."""
@@ -301,7 +298,7 @@ class Meeting:
         """What another trainer has failed of, which broke a connection of this one's; None where nobody has."""
         self.tell(f"broken/{self.place.rank}", True)
         before = self._pulses()
-        if (end := _until(lambda: self.written(self.store) or self.killed_here(self.store), GRACE_S)) is not None:
+        if (end := until(lambda: self.written(self.store) or self.killed_here(self.store), GRACE_S)) is not None:
             return end
         pulses = self._pulses()
         for rank in self.names:
@@ -324,14 +321,6 @@ class Meeting:
             code=OURS,
             gone=rank,
         )
-
-
-def _until(condition: Callable[[], T], limit_s: float) -> T:
-    """What a condition gives once it holds, or when the limit is over."""
-    until_s = time.monotonic() + limit_s
-    while not (found := condition()) and time.monotonic() < until_s:
-        time.sleep(POLL_S)
-    return found
 
 
 class Failure(Exception):

@@ -6,7 +6,6 @@ import logging
 import os
 import re
 import shutil
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -16,6 +15,7 @@ from gsplit.atomic_folder import OLD, Beside, InUse, locked, place_of, spare_fil
 from gsplit.errors import InputError
 from gsplit.files import read_json
 from gsplit.runs.starts import START, START_LOCK, Starter, is_last, last, started, take_over
+from gsplit.waiting import until
 
 CONFIG = "config.json"
 RESOLVED = "resolved.json"
@@ -40,7 +40,6 @@ NOT_BEGUN = re.compile(rf"\.lock|\{START_LOCK}|\.?{re.escape(START)}(\.\d+)?|\.{
 
 BEYOND_SILENCE_S = 5.0
 """Seconds more that a former start has to end."""
-POLL_S = 0.1
 
 logger = logging.getLogger(__name__)
 
@@ -133,24 +132,24 @@ def held_run(
 
 def _lock_to_go_on(out: Path, starter: Starter | None, held: ExitStack) -> None:
     """Hold the folder of a run that goes on; a start of the same job before loses it if it does not end in time."""
-    again = starter is not None and starter.again
-    until_s = time.monotonic() + (starter.silence_s + BEYOND_SILENCE_S if starter is not None and again else 0.0)
-    while True:
-        try:
+    again = starter if starter is not None and starter.again else None
+
+    def is_ours() -> bool:
+        with suppress(InUse):
             held.enter_context(locked(out))
-            return
-        except InUse:
-            if time.monotonic() < until_s:
-                time.sleep(POLL_S)
-            elif starter is not None and again and starter.made(out):
-                again, who = False, last(out)
-                logger.warning(
-                    "%s is held by pid %s on %s, of a start before this one; it can write no more there",
-                    *(out, who.get("pid"), who.get("host")),
-                )
-                take_over(out)
-            else:
-                raise
+            return True
+        return False
+
+    if until(is_ours, again.silence_s + BEYOND_SILENCE_S if again else 0.0):
+        return
+    if again and again.made(out):
+        who = last(out)
+        logger.warning(
+            "%s is held by pid %s on %s, of a start before this one; it can write no more there",
+            *(out, who.get("pid"), who.get("host")),
+        )
+        take_over(out)
+    held.enter_context(locked(out))
 
 
 @contextmanager

@@ -12,7 +12,6 @@ import fcntl
 import json
 import os
 import socket
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -22,12 +21,12 @@ from typing import Any
 from gsplit.atomic_folder import LOCK, InUse
 from gsplit.errors import InputError
 from gsplit.files import read_json, replace_file
+from gsplit.waiting import until
 
 START = "start.json"
 START_LOCK = ".start"
 PATIENCE_S = 60.0
 """Seconds that a start waits for a write of another to be over."""
-POLL_S = 0.05
 _own: dict[Path, int] = {}
 """The numbers of the starts of this process that go on, by the folder of the run."""
 
@@ -133,15 +132,12 @@ def _locked(run: Path) -> Iterator[None]:
     except OSError as error:
         raise InputError(f"cannot write to {run}: {error.strerror}") from None
     try:
-        until_s = time.monotonic() + PATIENCE_S
-        while not _is_locked(descriptor, run):
-            if time.monotonic() > until_s:
-                who = last(run)
-                raise InUse(
-                    f"pid {who.get('pid')} on {who.get('host')} is in the middle of a write to {run} and does not go "
-                    "on; end it, or choose another folder"
-                )
-            time.sleep(POLL_S)
+        if not until(lambda: _is_locked(descriptor, run), PATIENCE_S):
+            who = last(run)
+            raise InUse(
+                f"pid {who.get('pid')} on {who.get('host')} is in the middle of a write to {run} and does not go on; "
+                "end it, or choose another folder"
+            )
         yield
     finally:
         os.close(descriptor)

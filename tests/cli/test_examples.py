@@ -12,7 +12,6 @@ import re
 import runpy
 import sys
 import tempfile
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -115,7 +114,6 @@ def test_dgl_says_of_the_trained_model_what_gsplit_says(alone, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed: pip install 'ray[train]'")
 def test_ray_starts_trainers(tmp_path, monkeypatch):
     hide(monkeypatch)
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")

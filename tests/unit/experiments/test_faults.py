@@ -216,6 +216,6 @@ def test_a_launch_whose_trainer_dies_is_over_with_all_its_processes(tmp_path):
 def test_processes_that_outlive_a_launch_are_told(tmp_path, monkeypatch):
     monkeypatch.setattr(launches, "LATE_S", 0.0)
     faults.make_layout(tmp_path, parts=4)
-    case = launches.Launch(number=0, trainers=2, samplers=0, end="interrupt", share=0.0)
+    case = launches.Launch(number=0, trainers=2, samplers=0, end="death", share=0.0)
     outcome = launches.launch(case, tmp_path / "layout", tmp_path / "0", 0.0)
     assert outcome.problems.keys() == {"late"}
