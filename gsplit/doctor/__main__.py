@@ -8,7 +8,6 @@ from gsplit import cli
 from gsplit.config.train import ELSEWHERE, TrainConfig
 from gsplit.errors import InputError
 from gsplit.hosts import Place, place_of
-from gsplit.starting import BAD_INPUT
 
 PROG = "python -m gsplit.doctor"
 
@@ -63,12 +62,7 @@ def _examine_places(place: Place, config: DoctorConfig) -> None:
     from gsplit.doctor.places import examine_places
     from gsplit.terminal import say
 
-    try:
-        lines = examine_places(place, config.layout, config.silence)
-    except InputError as error:
-        if getattr(error, "said", False):
-            raise SystemExit(BAD_INPUT) from None
-        raise
+    lines = examine_places(place, config.layout, config.silence)
     if lines is not None:
         say("\n".join(lines))
 

@@ -173,12 +173,15 @@ def all_gather_object(value: Any, group: Group | None) -> list[Any]:
 
 def broadcast_object(value: Any, group: Group | None) -> Any:
     """The value of the first member, which can be pickled; what others give is not looked at."""
-    values = [value]
-    if group is not None:
-        dist.broadcast_object_list(values, dist.get_global_rank(group, 0), group=group, device=torch.device("cpu"))
-        if (across := _across(group)) is not None:
-            SENT.add(across.broadcast(SIZE_BYTES + len(pickle.dumps(values[0])), 0), COUNT)
-    return values[0]
+    if group is None:
+        return value
+    first = dist.get_group_rank(group, dist.get_rank()) == 0
+    packed = torch.frombuffer(bytearray(pickle.dumps(value)), dtype=torch.uint8) if first else None
+    size = torch.tensor([0 if packed is None else len(packed)])
+    broadcast(size, group)
+    packed = torch.empty(int(size), dtype=torch.uint8) if packed is None else packed
+    broadcast(packed, group)
+    return value if first else pickle.loads(packed.numpy().data)
 
 
 def broadcast(x: Tensor, group: Group | None) -> None:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn, cast
+from typing import NoReturn
 
 from gsplit import cli, starting
 from gsplit.config.train import ELSEWHERE, TrainConfig
@@ -55,7 +55,9 @@ def _train_at(place: Place, arguments: list[str], prog: str) -> None:
     """Train as one trainer of several that somebody else has started; trainer 0 prints the summary."""
     if (line := mistake_before(place)) is not None:
         write_error_file(place, line, mistake=True)
-        raise _said(line)
+        error = InputError(line)
+        error.said = True  # by the start before
+        raise error
     os.environ.update({name: value for name, value in PASSIVE.items() if name not in os.environ})
     try:
         run = resumed_run(arguments) if place.rank == 0 else None  # which another host may not have
@@ -72,13 +74,6 @@ def _train_at(place: Place, arguments: list[str], prog: str) -> None:
     summary = train(config=config)
     if place.rank == 0:
         say(summary["plans"] if config.dry_run else summary_text(summary))
-
-
-def _said(line: str) -> InputError:
-    """A mistake of which the start before has printed the line."""
-    error: Any = InputError(line)
-    error.said = True
-    return cast("InputError", error)
 
 
 def leave_by(place: Place, work: Callable[[], None]) -> NoReturn:
