@@ -16,6 +16,7 @@ import pytest
 from support.commands import FLAGS, PATIENCE_S, assert_same_run, python
 from support.hosts import free_port, places
 from support.messages import says
+from support.namespaces import children_of
 from support.waiting import wait_until
 from torch.distributed import TCPStore
 
@@ -49,14 +50,6 @@ def start(tmp_path):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         process.wait()
-
-
-def children_of(pid):
-    try:
-        with open(f"/proc/{pid}/task/{pid}/children") as children:
-            return [int(child) for child in children.read().split()]
-    except OSError:
-        return []
 
 
 def is_at(run, epoch, batch=0):

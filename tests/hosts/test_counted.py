@@ -6,8 +6,9 @@ import json
 
 import pytest
 import torch
+from support.hosts import TRAIN
 from support.runs import records
-from support.worlds import ENDED_S, TRAIN
+from support.worlds import RUN_S
 
 from gsplit.parallel.between_hosts import BESIDE, OF_MINI_BATCH, Across, name_of
 
@@ -31,7 +32,7 @@ def test_counts_are_the_kernels_to_a_tenth(make_hosts, start, layout, tmp_path, 
     number, here, flags = KINDS[kind]
     hosts, run = make_hosts(number), tmp_path / "run"
     world = start(hosts, here, [*TRAIN, layout, "--out", run, *FLAGS, *flags])
-    assert set(world.codes(ENDED_S)) == {0}, world.told()
+    assert set(world.codes(RUN_S)) == {0}, world.told()
     summary = json.loads((run / "summary.json").read_text())
     counted = summary["between_hosts_bytes"]
     saved = torch.load(run / "model.pt")

@@ -8,10 +8,11 @@ import signal
 import time
 
 import pytest
+from support.hosts import ENDLESS, FLAGS, TRAIN
 from support.messages import says
 from support.namespaces import children_of
 from support.waiting import wait_until
-from support.worlds import ENDLESS, FLAGS, TRAIN, torchrun
+from support.worlds import torchrun
 
 CUT_S, KILLED_S = 15.0, 5.0
 """Seconds within which all trainers end, with the ten of --silence."""

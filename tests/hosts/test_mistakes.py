@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 from support.graphs import lay_out, random_graph
+from support.hosts import FLAGS, TRAIN
 from support.messages import says
-from support.worlds import ENDED_S, FLAGS, TRAIN
+from support.worlds import RUN_S
 
 pytestmark = pytest.mark.slow
 IMPATIENT = """
@@ -29,7 +30,7 @@ runpy.run_module("gsplit.train", run_name="__main__")
 
 def refused(world, run):
     """The last line on each host, of a run that was refused."""
-    assert set(world.codes(ENDED_S)) == {2}, world.told()
+    assert set(world.codes(RUN_S)) == {2}, world.told()
     assert not run.exists()
     assert "Traceback" not in world.told()
     return world.last_words()

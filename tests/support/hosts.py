@@ -7,10 +7,20 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from support.forked import Popen
+from support.waiting import wait_until
+
+TRAIN = (sys.executable, "-m", "gsplit.train")
+FLAGS = ("--fan-out", "3,3", "--hidden", "8", "--batch-size", "40", "--threads", "1", "--samplers", "1")
+ENDLESS = (*FLAGS, "--epochs", "100000", "--evaluate", "none", "--log-every", "0")
+ENDED_S = 60.0
+"""Seconds that a crowded machine may take to end all; where it is idle it is two."""
+STARTED_S = 60.0
+"""Seconds that a crowded machine may take until all train."""
 
 SCRIPT = """
 import json, sys
@@ -63,3 +73,87 @@ def train_placed(folder: Path, hosts: int, here: int, configs: Sequence[dict]) -
         [json.loads((folder / f"rank-{rank}-{at}").read_text()) for rank in range(len(codes))]
         for at in range(len(configs))
     ]
+
+
+class Trainers:
+    """Trainers of some hosts, each of which prints into a file of a folder.
+
+    Args:
+        folder: of ``out-RANK``, and of ``error-RANK``, which torchrun would read.
+        numbers: of trainers, on each host.
+    """
+
+    def __init__(self, folder: Path, numbers: Sequence[int]) -> None:
+        self.folder = folder
+        self.of_host = [range(sum(numbers[:at]), sum(numbers[: at + 1])) for at in range(len(numbers))]
+        self.processes: list[subprocess.Popen] = []
+
+    def error_file(self, rank: int) -> Path:
+        return self.folder / f"error-{rank}"
+
+    def out_file(self, rank: int) -> Path:
+        return self.folder / f"out-{rank}"
+
+    def train(self, run: Path) -> None:
+        """Wait until mini-batches are written down."""
+        file = run / "metrics.jsonl"
+        wait_until(lambda: self.ended() or (file.is_file() and file.stat().st_size), STARTED_S, self.told)
+        assert not self.ended(), self.told()
+
+    def ended(self) -> bool:
+        """Whether any has."""
+        return any(process.poll() is not None for process in self.processes)
+
+    def codes(self, limit_s: float = ENDED_S, since_s: float | None = None) -> list[int]:
+        """Exit codes, by rank, once all have ended, which is to be within a limit."""
+        since_s = time.monotonic() if since_s is None else since_s
+        left_s = limit_s - (time.monotonic() - since_s)
+        wait_until(lambda: all(process.poll() is not None for process in self.processes), left_s, self.told)
+        self.took_s = time.monotonic() - since_s
+        return [process.returncode for process in self.processes]
+
+    def said(self, rank: int) -> str:
+        return self.out_file(rank).read_text()
+
+    def told(self) -> str:
+        """All that they have printed."""
+        return "\n".join(f"-- {rank}\n{self.said(rank)}" for rank in range(len(self.processes)))
+
+    def last_lines(self) -> list[list[str]]:
+        """GSplit's last lines on each host, by any of its trainers."""
+        texts = ("".join(map(self.said, ranks)) for ranks in self.of_host)
+        return [[line for line in text.splitlines() if line.startswith("error: ")] for text in texts]
+
+    def last_words(self) -> list[str]:
+        """The last line on each host, which all of its trainers that say something agree on."""
+        words = [set(lines) for lines in self.last_lines()]  # one that its pulse has ended says it, too
+        assert all(len(lines) == 1 for lines in words), self.told()
+        return [line for lines in words for line in lines]
+
+    def root_causes(self) -> list[str | None]:
+        """What torchrun would read, by rank."""
+        files = map(self.error_file, range(len(self.processes)))
+        return [json.loads(file.read_text())["message"]["message"] if file.is_file() else None for file in files]
+
+    def end(self) -> None:
+        for process in self.processes:
+            process.kill()
+            process.wait()
+
+
+def on_loopback(folder: Path, commands: Sequence[Sequence], here: int) -> Trainers:
+    """Trainers on as many hosts as there are commands, each of the trainers of one."""
+    trainers = Trainers(folder, [here] * len(commands))
+    for rank, place in enumerate(places(len(commands), here)):
+        place["TORCHELASTIC_ERROR_FILE"] = str(trainers.error_file(rank))
+        with trainers.out_file(rank).open("w") as out:
+            trainers.processes.append(
+                Popen(
+                    [*map(str, commands[rank // here])],
+                    env=place,
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=subprocess.STDOUT,
+                )
+            )
+    return trainers
