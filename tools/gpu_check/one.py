@@ -10,7 +10,7 @@ from functools import partial
 from experiments.shared.processes import RunFailed
 from gsplit.files import read_json
 from tools.gpu_check.place import Failed, Part, Place
-from tools.gpu_check.training import TIMED, Words, equals, make, rate, sampled, train
+from tools.gpu_check.training import TIMED, Words, equals, make, nears, rate, sampled, train
 
 MARKED = re.compile(r"\bmark\.(gpu|accelerator)\b")
 """Mark of tests for real devices in a file of tests, or for devices of any kind."""
@@ -148,10 +148,33 @@ def timed(name: str, *flags: object, parts: int = 1, variables: dict[str, str] =
     return Part(name=name, limit_s=40, run=run)
 
 
-def same(name: str, *flags: object, parts: int, there: Words = (), variables: dict[str, str] = NO_VARIABLES) -> Part:
+def same(
+    name: str,
+    *flags: object,
+    parts: int,
+    there: Words = (),
+    variables: dict[str, str] = NO_VARIABLES,
+    starter: Words = (),
+) -> Part:
     """A part that holds a training run on the device against the CPU's; see :func:`equals`."""
     run = folder_of(name)
-    return Part(name=name, limit_s=90, run=lambda place: equals(place, run, parts, flags, there, variables))
+    return Part(name=name, limit_s=90, run=lambda place: equals(place, run, parts, flags, there, variables, starter))
+
+
+def near(precision: str) -> Part:
+    """A part that holds a mixed precision on the device against the CPU's; see :func:`nears`."""
+    return Part(name=f"as on the CPU: {precision}", limit_s=60, run=partial(nears, precision=precision))
+
+
+def links(place: Place) -> str:
+    """Times of learning links."""
+    flags = ("--task", "links", "--pairs", "edges", "--fan-out", "10,10", "--batch-size", 4096)
+    return rate(place, "links", make(place, "small", 1), *flags)
+
+
+def torchrun(trainers: int) -> Words:
+    """What starts so many trainers of one host."""
+    return ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", trainers)
 
 
 def whole_graph(place: Place) -> str:
@@ -182,6 +205,9 @@ ONE = (
     *LOOKED_AT,
     same("as on the CPU: split", parts=1),
     same("as on the CPU: GAT", "--model", "gat", "--heads", 4, parts=1),
+    same("as on the CPU: torchrun", parts=1, starter=torchrun(1)),
+    near("bf16-mixed"),
+    near("16-mixed"),
     Part(name="loading rates", limit_s=45, run=loading),
     KEPT,
     Part(name="kernels beside reading", limit_s=40, run=beside),
@@ -191,6 +217,9 @@ ONE = (
     Part(name="overlap: gather", limit_s=40, run=partial(overlap, loader="gather")),
     Part(name="overlap: zero-copy", limit_s=40, run=partial(overlap, loader="zero-copy")),
     timed("one trainer, bfloat16 rows", "--cache", "none", "--feature-dtype", "bfloat16"),
+    timed("one trainer, bf16-mixed", "--precision", "bf16-mixed"),
+    timed("one trainer, 16-mixed", "--precision", "16-mixed"),
+    Part(name="one trainer, links", limit_s=40, run=links),
     Part(name="one trainer, the whole graph", limit_s=40, run=whole_graph),
     Part(name="tests", limit_s=150, run=tests),
     same(f"{SHARED}: split, cached", parts=4, there=CACHED),

@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 
 from experiments.faults.command import shared_left
-from tools.gpu_check.one import CACHED, DATA, KEPT, LOOKED_AT, same, tests, timed
+from tools.gpu_check.one import CACHED, DATA, KEPT, LOOKED_AT, same, tests, timed, torchrun
 from tools.gpu_check.place import Failed, Part, Place
 from tools.gpu_check.training import make
 
@@ -79,7 +79,8 @@ def several(gpus: int) -> tuple[Part, ...]:
         *LOOKED_AT,
         same("as on the CPU: split", parts=gpus),
         same("as on the CPU: split, through the host", parts=gpus, variables=NO_P2P),
-        same("as on the CPU: data, caches of peers", *DATA, parts=gpus, there=peers),
+        same("as on the CPU: torchrun", parts=gpus, starter=torchrun(gpus)),
+    same("as on the CPU: data, caches of peers", *DATA, parts=gpus, there=peers),
         Part(name="a trainer is killed", limit_s=45, run=killed),
         KEPT,
         Part(name="tests", limit_s=120, run=tests),

@@ -6,16 +6,20 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from experiments.shared.results import records
 from gsplit.files import read_json
 from tools.gpu_check.place import Failed, Place
 
 Words = Sequence[object]
+FloatArray = NDArray[np.float64]
 LARGEST_DIFFERENCE = 1e-8
 """Between logits in float64 after three epochs, where sums differ in their order only; as in tests/accelerator."""
-EXACT = ("--dtype", "float64", "--dropout", 0, "--epochs", 3, "--hidden", 16, "--save-predictions", "logits")
+ALIKE = ("--dropout", 0, "--epochs", 3, "--hidden", 16, "--save-predictions", "logits")
 """Flags of runs that are held against each other."""
+EXACT = (*ALIKE, "--precision", 64)
+"""Those of runs that only the order of sums tells apart."""
 TIMED = ("--hidden", 64, "--lr", 0.01, "--epochs", 6)
 """Flags of runs whose times are told."""
 
@@ -35,10 +39,12 @@ def make(place: Place, preset: str, parts: int) -> str:
     return layout.name
 
 
-def train(place: Place, name: str, layout: str, *flags: object, device: str = "", **variables: str) -> dict[str, Any]:
-    """The summary of a run, which is in ``work/run-NAME``."""
+def train(
+    place: Place, name: str, layout: str, *flags: object, device: str = "", starter: Words = (), **variables: str
+) -> dict[str, Any]:
+    """The summary of a run, which is in ``work/run-NAME``; a starter stands before the command, as torchrun does."""
     device = device or place.device
-    words: Words = ("-m", "gsplit.train", place.work / layout, "--device", device)
+    words: Words = (*starter, "-m", "gsplit.train", place.work / layout, "--device", device)
     if device != "cpu":  # one that hangs is told of before the part's time is over
         words = (*words, "--timeout", 2 if place.rehearsed else 1)
     folder = place.work / f"run-{name}"
@@ -58,8 +64,10 @@ def rate(place: Place, name: str, layout: str, *flags: object, **variables: str)
     )
 
 
-def equals(place: Place, name: str, parts: int, flags: Words, there: Words, variables: dict[str, str]) -> str:
-    """Train on the device and on the CPU, and compare the logits of all vertices.
+def equals(
+    place: Place, name: str, parts: int, flags: Words, there: Words, variables: dict[str, str], starter: Words = ()
+) -> str:
+    """Train on the device and on the CPU in float64, and compare the logits of all vertices.
 
     Args:
         place: where.
@@ -68,18 +76,46 @@ def equals(place: Place, name: str, parts: int, flags: Words, there: Words, vari
         flags: of both runs; runs on the CPU with the same ones are made once.
         there: more flags, of the run on the device alone.
         variables: of the environment of that run.
+        starter: of that run; see :func:`train`.
 
     Raises:
         Failed: where they differ by more than the order of sums explains.
     """
-    layout = make(place, "tiny", parts)
-    cpu = "-".join(["cpu", str(parts), *map(str, flags)]).replace("--", "")
-    if not (place.work / f"run-{cpu}" / "predictions.npy").exists():
-        train(place, cpu, layout, *EXACT, *flags, device="cpu")
-    train(place, name, layout, *EXACT, *flags, *there, **variables)
-    ours, theirs = (np.load(place.work / f"run-{run}" / "predictions.npy") for run in (name, cpu))
-    difference = float(np.abs(ours - theirs).max())
+    theirs = _on_the_cpu(place, parts, *EXACT, *flags)
+    train(place, name, make(place, "tiny", parts), *EXACT, *flags, *there, starter=starter, **variables)
+    difference = _apart(_logits(place, name), theirs)
     told = f"largest difference of logits {difference:.1e}"
     if not difference <= LARGEST_DIFFERENCE:  # NaN, too
         raise Failed(f"{told}, above {LARGEST_DIFFERENCE:.0e}")
     return told
+
+
+def nears(place: Place, precision: str) -> str:
+    """Train in a mixed precision on the device and on the CPU, and hold their logits against those of float64.
+
+    Raises:
+        Failed: where the device's roundings take it twice as far from float64 as the CPU's do.
+    """
+    mixed = (*ALIKE, "--precision", precision)
+    exact, theirs = _on_the_cpu(place, 1, *EXACT), _on_the_cpu(place, 1, *mixed)
+    train(place, precision, make(place, "tiny", 1), *mixed)
+    ours = _apart(_logits(place, precision), exact)
+    told = f"logits differ from those of float64 by {ours:.1e}, the CPU's by {_apart(theirs, exact):.1e}"
+    if not ours <= 2 * _apart(theirs, exact):
+        raise Failed(told)
+    return told
+
+
+def _on_the_cpu(place: Place, parts: int, *flags: object) -> FloatArray:
+    name = "-".join(["cpu", str(parts), *map(str, flags)]).replace("--", "")
+    if not (place.work / f"run-{name}" / "predictions.npy").exists():
+        train(place, name, make(place, "tiny", parts), *flags, device="cpu")
+    return _logits(place, name)
+
+
+def _logits(place: Place, name: str) -> FloatArray:
+    return np.load(place.work / f"run-{name}" / "predictions.npy").astype(np.float64)
+
+
+def _apart(ours: FloatArray, theirs: FloatArray) -> float:
+    return float(np.abs(ours - theirs).max())
