@@ -16,10 +16,10 @@ import pytest
 from support.commands import FLAGS, PATIENCE_S, assert_same_run, python
 from support.hosts import free_port, places
 from support.messages import says
-from support.namespaces import children_of
 from support.waiting import wait_until
 from torch.distributed import TCPStore
 
+from experiments.hosts.namespaces import children_of
 from gsplit.runs import checkpoint
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]

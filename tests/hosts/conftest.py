@@ -6,8 +6,9 @@ import os
 
 import pytest
 from support.graphs import lay_out, random_graph
-from support.namespaces import Hosts, why_none
 from support.worlds import World
+
+from experiments.hosts.namespaces import Hosts, why_none
 
 NEEDED = "GSPLIT_TEST_HOSTS"
 """Variable: where it is set, a machine that allows no such hosts fails these tests; elsewhere it skips them."""

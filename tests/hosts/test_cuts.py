@@ -10,9 +10,10 @@ import time
 import pytest
 from support.hosts import ENDLESS, FLAGS, TRAIN
 from support.messages import says
-from support.namespaces import children_of
 from support.waiting import wait_until
 from support.worlds import torchrun
+
+from experiments.hosts.namespaces import children_of
 
 CUT_S, KILLED_S = 15.0, 5.0
 """Seconds within which all trainers end, with the ten of --silence."""

@@ -7,8 +7,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from experiments.hosts.namespaces import PORT, Host, Hosts, Started, place_of
 from support.hosts import Trainers
-from support.namespaces import PORT, Host, Hosts, Started
 
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run")
 RUN_S = 120.0
@@ -42,10 +42,7 @@ class World(Trainers):
         for at, ranks in enumerate(self.of_host):
             for rank in ranks:
                 own = environ if isinstance(environ, Mapping) else environ[rank]
-                place = {
-                    **{"RANK": rank, "WORLD_SIZE": sum(numbers), "GROUP_RANK": at},
-                    **{"LOCAL_RANK": rank - ranks.start, "LOCAL_WORLD_SIZE": len(ranks)},
-                    **{"MASTER_ADDR": hosts[0].address, "MASTER_PORT": PORT},
+                place = place_of(hosts, rank, self.of_host) | {
                     "TORCHELASTIC_ERROR_FILE": self.error_file(rank),
                     **own,
                 }

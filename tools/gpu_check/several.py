@@ -80,7 +80,7 @@ def several(gpus: int) -> tuple[Part, ...]:
         same("as on the CPU: split", parts=gpus),
         same("as on the CPU: split, through the host", parts=gpus, variables=NO_P2P),
         same("as on the CPU: torchrun", parts=gpus, starter=torchrun(gpus)),
-    same("as on the CPU: data, caches of peers", *DATA, parts=gpus, there=peers),
+        same("as on the CPU: data, caches of peers", *DATA, parts=gpus, there=peers),
         Part(name="a trainer is killed", limit_s=45, run=killed),
         KEPT,
         Part(name="tests", limit_s=120, run=tests),

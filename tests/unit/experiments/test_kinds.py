@@ -22,6 +22,7 @@ ALLOWED = {
     "odd_numbers": {"shared"},
     "rules": {"shared"},
     "model_host": {"shared"},
+    "hosts": {"shared", "baselines"},
 }
 """The kinds that each kind may import, beside itself."""
 

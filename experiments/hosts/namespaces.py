@@ -14,8 +14,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
+import psutil
+
 import gsplit
-from support.waiting import wait_until
+from gsplit.waiting import until
 
 HERE = Path(__file__).parent
 REPOSITORY = HERE.parents[1]
@@ -76,7 +78,7 @@ class Host:
         """Its files."""
 
     def start(self, command: Sequence[str], environ: Mapping[str, str], out: IO[str]) -> Started:
-        """A process of this host."""
+        """A process of this host, which prints into a file."""
         spaces = [f"--{space}" for space in SPACES]
         user = () if ROOT else ("--user", "--preserve-credentials")
         return Started(
@@ -122,18 +124,22 @@ class Host:
         self._channel.close()
 
 
-class Started(subprocess.Popen):
+class Started(subprocess.Popen[bytes]):
     """A process of a host; ``pid`` is of what waits for it."""
 
     @property
     def own_pid(self) -> int:
         """Its number, as this machine counts."""
-        return wait_until(lambda: children_of(self.pid), UP_S, lambda: "it has not begun")[0]
+        begun = until(lambda: children_of(self.pid), UP_S, 0.01)
+        assert begun, "it has not begun"
+        return begun[0]
 
     def signal_it(self, number: int) -> None:
+        """Send it a signal."""
         os.kill(self.own_pid, number)
 
     def end(self) -> None:
+        """Kill it."""
         if self.poll() is None:
             for pid in children_of(self.pid):
                 os.kill(pid, signal.SIGKILL)
@@ -197,17 +203,44 @@ class Hosts:
         """Mend it."""
         self._say("heal", host)
 
+    @property
+    def sent_bytes(self) -> int:
+        """Bytes that have left all hosts."""
+        return sum(host.sent_bytes() for host in self.hosts)
+
+    @property
+    def wire_s(self) -> float:
+        """Seconds of a core that the wire has taken, from those that hosts compute on."""
+        return sum(psutil.Process(self._wire.pid).cpu_times()[:2])
+
     def _say(self, word: str, host: Host) -> None:
+        assert self._wire.stdin
+        assert self._wire.stdout
         print(word, host.number, file=self._wire.stdin)
         assert self._wire.stdout.readline() == f"{word}\n"
 
     def close(self) -> None:
         """End all hosts."""
-        self._wire.stdin.close()
-        self._wire.wait()
-        self._wire.stdout.close()
+        self._wire.communicate()
         for host in self.hosts:
             host.end()
+
+
+def place_of(hosts: Hosts, rank: int, of_host: Sequence[Sequence[int]]) -> dict[str, str]:
+    """What torchrun tells a trainer.
+
+    Args:
+        hosts: that all are on.
+        rank: of the trainer.
+        of_host: ranks of each host.
+    """
+    at = next(at for at, ranks in enumerate(of_host) if rank in ranks)
+    numbers = {
+        **{"RANK": rank, "WORLD_SIZE": sum(map(len, of_host)), "GROUP_RANK": at},
+        **{"LOCAL_RANK": rank - of_host[at][0], "LOCAL_WORLD_SIZE": len(of_host[at])},
+    }
+    told = {name: str(value) for name, value in numbers.items()}
+    return told | {"MASTER_ADDR": hosts[0].address, "MASTER_PORT": PORT}
 
 
 def children_of(pid: int) -> list[int]:
