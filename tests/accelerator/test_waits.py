@@ -52,6 +52,8 @@ CASES = {
     "data, peers": {"strategy": "data", "cache": "partitioned", "cache_size": "10%"},
     "zero-copy": {"loader": "zero-copy", "cache": "partitioned", "cache_size": "10%"},
     "sums of rows": {"exchange": "auto"},
+    "bf16-mixed": {"precision": "bf16-mixed"},
+    "gat, bf16-mixed": {"model": "gat", "heads": 2, "precision": "bf16-mixed"},
     "clipped": {"clip_grad_norm": 1.0},
 }
 

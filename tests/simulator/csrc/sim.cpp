@@ -1,5 +1,6 @@
 // All that needs PyTorch, as one file for the compiler: its headers take longer than our code, and so are read once.
 #include "collectives.cpp"
+#include "pytorch/autocast.cpp"
 #include "pytorch/call.cpp"
 #include "pytorch/controls.cpp"
 #include "pytorch/copies.cpp"
