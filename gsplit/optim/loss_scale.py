@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 INITIAL, GROWTH, BACKOFF = 2.0**16, 2.0, 0.5
@@ -35,8 +36,10 @@ class LossScale:
             finite: whether those of all trainers are, which all say alike.
         """
         self.overflowed = self.overflowed or not finite
-        for gradient in gradients:
-            _ = gradient.mul_(1 / self.factor) if finite else gradient.zero_()  # by a power of two, which is exact
+        if finite:
+            torch._foreach_mul_(gradients, 1 / self.factor)  # by a power of two, which is exact
+        else:
+            torch._foreach_zero_(gradients)
 
     def update(self) -> bool:
         """Change the factor where a step is due; returns whether the step is to be made."""

@@ -37,14 +37,20 @@ OPTIMIZERS = {name: _named(name) for name in get_args(OptimizerName)}
 
 
 def optimizer_of(config: OptimisationConfig, parameters: Sequence[nn.Parameter]) -> torch.optim.Optimizer:
-    """The optimizer that ``config`` names, over the parameters that are trained."""
-    return OPTIMIZERS[config.optimizer](parameters, **_settings(config))
+    """The optimizer that ``config`` names, over the parameters that are trained; on CUDA in one kernel."""
+    return OPTIMIZERS[config.optimizer](parameters, **_settings(config), fused=_are_on_cuda(parameters) or None)
 
 
 def follow(optimizer: torch.optim.Optimizer, config: OptimisationConfig) -> None:
     """Give an optimizer that was restored the settings of the configuration, which may have changed since."""
     for group in optimizer.param_groups:
         group.update(_settings(config))
+        if not _are_on_cuda(group["params"]):  # it was restored from a run on a GPU
+            group["fused"] = None
+
+
+def _are_on_cuda(parameters: Sequence[nn.Parameter]) -> bool:
+    return all(parameter.is_cuda for parameter in parameters)
 
 
 def _settings(config: OptimisationConfig) -> dict[str, Any]:

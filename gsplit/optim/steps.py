@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import get_total_norm
 
 from gsplit.config.optimisation import OptimisationConfig
 from gsplit.optim.loss_scale import LossScale
@@ -132,7 +133,7 @@ class Steps:
 
     def _all_finite(self, gradients: Sequence[Tensor]) -> bool:
         """Return whether gradients are finite; those of rows, which each trainer has alone, on all trainers."""
-        finite = bool(torch.stack([gradient.isfinite().all() for gradient in gradients]).all())
+        finite = bool(get_total_norm(gradients, float("inf")).isfinite())
         return finite if self._rows is None else not any(sum_over_trainers([not finite], self._member))
 
     def _add(self, counted: int) -> None:

@@ -20,6 +20,9 @@ ALIKE = ("--dropout", 0, "--epochs", 3, "--hidden", 16, "--save-predictions", "l
 """Flags of runs that are held against each other."""
 EXACT = (*ALIKE, "--precision", 64)
 """Those of runs that only the order of sums tells apart."""
+ROUNDED = 4
+"""How much further from float64 than the CPU's roundings: PyTorch's operations round what our kernels do not, as in
+tests/accelerator/test_mixed.py."""
 TIMED = ("--hidden", 64, "--lr", 0.01, "--epochs", 6)
 """Flags of runs whose times are told."""
 
@@ -94,14 +97,14 @@ def nears(place: Place, precision: str) -> str:
     """Train in a mixed precision on the device and on the CPU, and hold their logits against those of float64.
 
     Raises:
-        Failed: where the device's roundings take it twice as far from float64 as the CPU's do.
+        Failed: where the device's roundings take it further from float64 than they explain.
     """
     mixed = (*ALIKE, "--precision", precision)
     exact, theirs = _on_the_cpu(place, 1, *EXACT), _on_the_cpu(place, 1, *mixed)
     train(place, precision, make(place, "tiny", 1), *mixed)
     ours = _apart(_logits(place, precision), exact)
     told = f"logits differ from those of float64 by {ours:.1e}, the CPU's by {_apart(theirs, exact):.1e}"
-    if not ours <= 2 * _apart(theirs, exact):
+    if not ours <= ROUNDED * _apart(theirs, exact):
         raise Failed(told)
     return told
 

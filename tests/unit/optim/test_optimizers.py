@@ -81,6 +81,22 @@ def test_what_was_restored_follows_the_configuration_of_now():
     assert [group[name] for name in ("lr", "momentum", "weight_decay")] == [0.25, 0.5, 0.125]
 
 
+def test_a_run_of_a_gpu_goes_on_where_there_is_none():
+    """There one kernel makes the step, with other last bits; here it is the CPU's own step."""
+    weights = [nn.Parameter(torch.linspace(-1, 1, 7)) for _ in range(3)]
+    on_gpu = torch.optim.Adam(weights[:1], **SETTINGS, fused=True)
+    stepped(on_gpu, weights[0])
+    ours = [optimizer_of(OptimisationConfig(**SETTINGS), [weight]) for weight in weights[1:]]
+    state = on_gpu.state_dict()
+    for optimizer, weight in zip(ours, weights[1:], strict=True):
+        weight.data.copy_(weights[0].data)
+        optimizer.load_state_dict(copy.deepcopy(state))
+        follow(optimizer, OptimisationConfig(**SETTINGS))
+        assert optimizer.param_groups[0]["fused"] is None
+        state["param_groups"][0]["fused"] = None  # as of a run without a GPU
+    assert torch.equal(stepped(ours[0], weights[1]), stepped(ours[1], weights[2]))
+
+
 def test_steps_can_be_hooked_as_those_of_any_optimizer():
     weight, seen = torch.nn.Parameter(torch.ones(2)), []
     optimizer = optimizer_of(OptimisationConfig(), [weight])
