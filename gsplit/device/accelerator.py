@@ -182,6 +182,14 @@ def reads_host_memory(kind: str) -> bool:
     return hasattr(torch.get_device_module(kind), "cudart")
 
 
+def has_fused_steps(device: torch.device) -> bool:
+    """Return whether one kernel of PyTorch's makes the step of an optimizer for all weights on such a device.
+
+    What it gives differs from the separate steps in its last bits, so the CPU goes without.
+    """
+    return device.type == "cuda"
+
+
 def reader_of_rows(device: torch.device) -> Callable[[Tensor, Tensor, Tensor | None, Tensor], None] | None:
     """Return what the module of a device reads registered host rows with; None where Triton's kernel does that.
 

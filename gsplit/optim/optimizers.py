@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from gsplit.config.optimisation import OptimisationConfig, OptimizerName
+from gsplit.device import accelerator
 
 WRAPPED = ("add_param_group", "load_state_dict", "state_dict", "zero_grad")
 """Methods that PyTorch wraps for its compiler, beside ``step``."""
@@ -37,20 +38,21 @@ OPTIMIZERS = {name: _named(name) for name in get_args(OptimizerName)}
 
 
 def optimizer_of(config: OptimisationConfig, parameters: Sequence[nn.Parameter]) -> torch.optim.Optimizer:
-    """The optimizer that ``config`` names, over the parameters that are trained; on CUDA in one kernel."""
-    return OPTIMIZERS[config.optimizer](parameters, **_settings(config), fused=_are_on_cuda(parameters) or None)
+    """The optimizer that ``config`` names, over the parameters that are trained."""
+    return OPTIMIZERS[config.optimizer](parameters, **_settings(config), fused=_can_be_fused(parameters))
 
 
 def follow(optimizer: torch.optim.Optimizer, config: OptimisationConfig) -> None:
     """Give an optimizer that was restored the settings of the configuration, which may have changed since."""
     for group in optimizer.param_groups:
         group.update(_settings(config))
-        if not _are_on_cuda(group["params"]):  # it was restored from a run on a GPU
+        if not _can_be_fused(group["params"]):  # it may be restored from a run on a GPU
             group["fused"] = None
 
 
-def _are_on_cuda(parameters: Sequence[nn.Parameter]) -> bool:
-    return all(parameter.is_cuda for parameter in parameters)
+def _can_be_fused(parameters: Sequence[nn.Parameter]) -> bool | None:
+    """Whether one kernel makes the step of all; None, PyTorch's own choice, where there is none."""
+    return all(accelerator.has_fused_steps(parameter.device) for parameter in parameters) or None
 
 
 def _settings(config: OptimisationConfig) -> dict[str, Any]:

@@ -27,7 +27,7 @@ ALLOWED = {
     "partition": {"config", "sampling", "data", "processes"},
     "parallel": {"device", "hosts"},
     "kernels": {"device"},
-    "optim": {"config", "parallel"},
+    "optim": {"config", "device", "parallel"},
     "features": {"device", "kernels", "sampling", "data"},
     "nn": {"kernels", "parallel", "sampling", "data"},
     "models": {"nn", "config", "data", "device", "processes", "runs"},

@@ -5,8 +5,8 @@ that are read once by kernels of their own (``csrc/narrow_products.hpp``), or by
 
 Of rows in bfloat16 or float16 by weights in float32, with sums of products in float32: on the CPU by the tiles of AMX
 where there are any (``csrc/tile_products.hpp``), else in float32 from rows that are widened. On accelerators by
-PyTorch, with weights that are rounded first, as under ``torch.autocast``: a product is rounded before another is added
-to it, and so is the gradient of a weight, but what is asked for in float32 is not.
+PyTorch, with weights that are rounded first, as under ``torch.autocast``: a product is rounded before another is
+added to it, and so is the gradient of a weight, but what is asked for in float32 is not.
 """
 
 from __future__ import annotations
