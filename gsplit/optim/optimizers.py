@@ -39,7 +39,8 @@ OPTIMIZERS = {name: _named(name) for name in get_args(OptimizerName)}
 
 def optimizer_of(config: OptimisationConfig, parameters: Sequence[nn.Parameter]) -> torch.optim.Optimizer:
     """The optimizer that ``config`` names, over the parameters that are trained."""
-    return OPTIMIZERS[config.optimizer](parameters, **_settings(config), fused=_can_be_fused(parameters))
+    settings = {**_settings(config), "fused": _can_be_fused(parameters)}
+    return OPTIMIZERS[config.optimizer](parameters, **settings)
 
 
 def follow(optimizer: torch.optim.Optimizer, config: OptimisationConfig) -> None:
