@@ -74,6 +74,9 @@ class Baseline(Protocol):
         """(vertices, labels) of ``valid`` and ``test``."""
 
 
+Make = Callable[[Workload, Setting, int], Baseline]
+
+
 class Reducer:
     """Sums gradients as DDP does by itself, and knows how long trainers waited for the sums."""
 
@@ -197,15 +200,15 @@ def accuracies_of(baseline: Baseline) -> dict[str, float]:
     }
 
 
-def train(rank: int, folder: Path) -> None:
-    """The life of one trainer."""
+def train(rank: int, folder: Path, make: Make | None = None) -> None:
+    """The life of one trainer; ``make`` gives its side of a system that is not in :data:`MODULES`."""
     order = Order.read(folder)
     workload = order.workload
     torch.set_num_threads(workload.threads)
     dist.init_process_group(
         "gloo", init_method=f"file://{folder / 'rendezvous'}", rank=rank, world_size=workload.trainers
     )
-    make: Callable[[Workload, Setting, int], Baseline] = importlib.import_module(MODULES[order.system]).make
+    make = make or importlib.import_module(MODULES[order.system]).make
     seed_all(workload.seed)  # the same initial weights; DDP would broadcast them anyway
     baseline = make(workload, order.setting, rank)
     seed_all((workload.seed + 1) * 1000 + rank)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib.util import find_spec
 
 GIVEN, LOADER, TRIMMED = "given blocks", "NeighborLoader", "NeighborLoader, trimmed"
+DRAWN = "blocks drawn in the epoch"
+"""As given ones, by the same sampler, but the time to draw them is part of the epoch."""
 
 
 def forms() -> tuple[str, ...]:

@@ -3,7 +3,8 @@
 There are two forms. *NeighborLoader* is PyG's own loader: every layer computes the whole sampled subgraph, as in its
 example; *NeighborLoader, trimmed* drops what a layer does not need (``trim_to_layer``), which only pyg-lib makes
 possible. Without pyg-lib and torch-sparse the loader cannot sample. The form *given blocks* then takes PyG's
-convolutions and its step on blocks that our sampler drew, and the time to draw them is no part of the epoch.
+convolutions and its step on blocks that our sampler drew, and the time to draw them is no part of the epoch; with
+*blocks drawn in the epoch* it is.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from torch_geometric.utils import trim_to_layer
 
 from experiments.baselines.data_parallel import Loaded, worker_processes
 from experiments.baselines.dgl_sampling import DrawnBlock, fault_of
-from experiments.baselines.pyg_forms import GIVEN, TRIMMED
+from experiments.baselines.pyg_forms import DRAWN, GIVEN, TRIMMED
 from experiments.baselines.stored import StoredGraph
 from experiments.baselines.workload import Setting, Workload
 from gsplit.sampling import EpochPlan, MiniBatchSampler, Segment
@@ -127,10 +128,9 @@ class PyGTraining:
 class OnGivenBlocks(PyGTraining):
     """PyG's step on blocks that our sampler drew: the mini-batches of our own ``--strategy data``, edge by edge."""
 
-    outside = True
-
-    def __init__(self, workload: Workload, rank: int) -> None:
+    def __init__(self, workload: Workload, setting: Setting, rank: int) -> None:
         super().__init__(workload, rank)
+        self.outside = setting.form == GIVEN
         stored, n = self._stored, len(self._stored.indptr) - 1
         self._rank = rank
         self._plan = EpochPlan(
@@ -274,4 +274,5 @@ def _drawn(segment: Segment, layer: int) -> DrawnBlock:
 
 def make(workload: Workload, setting: Setting, rank: int) -> PyGTraining:
     """One trainer's side."""
-    return OnGivenBlocks(workload, rank) if setting.form == GIVEN else WithLoader(workload, setting, rank)
+    given = setting.form in (GIVEN, DRAWN)
+    return (OnGivenBlocks if given else WithLoader)(workload, setting, rank)

@@ -20,7 +20,7 @@ from support.libraries import needs_dgl
 
 from experiments.baselines import pyg_training
 from experiments.baselines.data_parallel import Reducer, accuracies_of, train_epoch
-from experiments.baselines.pyg_forms import GIVEN
+from experiments.baselines.pyg_forms import DRAWN, GIVEN
 from experiments.baselines.stored import write_arrays
 from experiments.baselines.workload import STAGES, Setting
 from experiments.compare.config import CompareConfig
@@ -56,8 +56,8 @@ def workload_of(store, model="sage", fan_out=FULL, **changes):
     return replace(config.workload(store), **changes)
 
 
-def pyg_of(workload):
-    return pyg_training.make(workload, Setting(form=GIVEN), 0)
+def pyg_of(workload, form=GIVEN):
+    return pyg_training.make(workload, Setting(form=form), 0)
 
 
 def dgl_of(workload, form="int64 fused", workers=0):
@@ -168,7 +168,7 @@ def test_forms_of_dgls_sampler_are_found_good_or_corrupt(store, alone):
 @pytest.mark.parametrize("precision", ["32", "bf16-mixed"])
 def test_an_epoch_says_what_it_did(store, alone, precision):
     workload = workload_of(store, fan_out=(4, 3), precision=precision)
-    for baseline in (dgl_of(workload), pyg_of(workload), dgl_of(workload, workers=1)):
+    for baseline in (dgl_of(workload), pyg_of(workload), pyg_of(workload, DRAWN), dgl_of(workload, workers=1)):
         model = torch.nn.parallel.DistributedDataParallel(baseline.model)
         before = [p.detach().clone() for p in model.parameters()]
         optimizer = torch.optim.Adam(model.parameters(), lr=0.01)

@@ -22,7 +22,7 @@ ALLOWED = {
     "odd_numbers": {"shared"},
     "rules": {"shared"},
     "model_host": {"shared"},
-    "hosts": {"shared", "baselines"},
+    "hosts": {"shared", "baselines", "compare"},
 }
 """The kinds that each kind may import, beside itself."""
 
