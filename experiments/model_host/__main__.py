@@ -2,6 +2,7 @@
 
     python -m experiments.model_host --host p3.8xlarge
     python -m experiments.model_host --host FILE.toml --dataset synthetic:papers?scale=0.05
+    python -m experiments.model_host --host p3.8xlarge --hosts 2,4,8 --dataset synthetic:products?scale=0.25
     python -m experiments.model_host --host this --dataset synthetic:medium
 
 Counts are exact: this project samples, splits and caches, on the layout of the dataset, and nothing is timed
@@ -11,6 +12,8 @@ pipeline.py. So the figures are predictions, good for ratios at best.
 
 ``--host this`` measures the rates of this machine, predicts the epoch of trainers on its CPU, trains, and shows
 prediction over measurement, stage by stage.
+
+``--hosts`` counts and predicts GSplit over several hosts of one kind (several.py) in place of other strategies.
 
 ``--json`` is described in docs/formats.md.
 """
@@ -23,14 +26,15 @@ from typing import Annotated, Any, Literal
 
 from experiments.model_host.check import STRATEGIES, compared, measured_epoch
 from experiments.model_host.counts import Strategy, count, strategies_of
-from experiments.model_host.layers import layers_of
+from experiments.model_host.layers import Layer, layers_of
 from experiments.model_host.measured import this_host
 from experiments.model_host.model import predict
-from experiments.model_host.rates import Host, open_host
+from experiments.model_host.rates import Host, open_host, with_card
 from experiments.model_host.report import LABEL, count_row, prediction_row, rate_rows
+from experiments.model_host.several import Work, host_rows
 from experiments.shared.datasets import feature_row, open_or_make, width_of
 from experiments.shared.experiment import Experiment, Flags
-from experiments.shared.flags import FanOut, Percents, Positive, Seed
+from experiments.shared.flags import FanOut, Percents, Positive, Seed, from_one_on
 from experiments.shared.placements import Placements
 from experiments.shared.results import about
 from gsplit import cli
@@ -64,8 +68,13 @@ class ModelHostConfig(Flags):
     """Targets of a mini-batch over all trainers."""
     cache: Percents = (0, 10, 25)
     """Sizes of caches to compare: what each trainer holds, in percent of all feature rows."""
+    hosts: Annotated[tuple[int, ...], from_one_on("--hosts", empty=True)] = ()
+    """Numbers of hosts to predict GSplit over, such as 2,4,8, beside one; a layout folder has a part for each trainer
+    of the most. Empty: the strategies on one host."""
+    nic_gbit: Positive | None = None
+    """--hosts: rate of each host's network card in Gbit/s, in place of that of the host's description."""
     gpus: Positive | None = None
-    """Trainers; by default all GPUs of the host, and 2 on this one."""
+    """Trainers of a host; by default all of its GPUs, and 2 on this one."""
     feature_width: Positive | None = None
     """Columns (float32) of a graph without features; those of the preset by default."""
     iterations: Positive | None = None
@@ -81,6 +90,12 @@ class ModelHostConfig(Flags):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.hosts and self.host == THIS:
+            raise InputError(
+                "--hosts takes a host that is described, not this one: its network card has no rate here"
+            )
+        if self.nic_gbit and not self.hosts:
+            raise InputError("--nic-gbit is of several hosts, and there is no --hosts")
         if self.model == "gat" and self.hidden % self.heads:
             raise InputError(f"--heads {self.heads} does not divide --hidden {self.hidden}, which the heads share")
 
@@ -94,12 +109,50 @@ def measure(config: ModelHostConfig) -> dict[str, Any]:
     trainers = config.gpus or (2 if host is None else int(host.gpus.rate))
     if host is not None and trainers > host.gpus.rate:
         raise InputError(f"--gpus {trainers}: {host.name} has {host.gpus.rate:.0f}")
+    parts = trainers * max(config.hosts, default=1)
     layout, generator = open_or_make(
-        config.dataset, seed=config.seed, work=config.work, parts=trainers, features=host is None
+        config.dataset, seed=config.seed, work=config.work, parts=parts, features=host is None
     )
-    if layout.parts != trainers:
-        raise InputError(f"{layout.path} has {layout.parts} parts, and {trainers} trainers want one each; see --gpus")
+    if layout.parts != parts:
+        raise InputError(f"{layout.path} has {layout.parts} parts, and {parts} trainers want one each; see --gpus")
+    if config.hosts and host is not None:
+        return {"dataset": about(layout, generator), **over_hosts(layout, config, host, trainers)}
     return {"dataset": about(layout, generator), **predicted(layout, config, host)}
+
+
+def over_hosts(layout: Layout, config: ModelHostConfig, host: Host, trainers: int) -> dict[str, Any]:
+    """All of ``--json`` but the dataset, with ``--hosts``."""
+    host = with_card(host, config.nic_gbit)
+    feature_width, row_bytes, layers = _shape(layout, config)
+    work = Work(
+        layout=layout,
+        layers=layers,
+        batch_size=config.batch_size,
+        fan_out=config.fan_out,
+        seed=config.seed,
+        row_bytes=row_bytes,
+        trainers=trainers,
+        iterations=config.iterations,
+    )
+    return {
+        "label": LABEL,
+        "host": host.name,
+        "settings": _settings(config, feature_width, row_bytes) | {"gpus": trainers},
+        "rates": rate_rows(host),
+        "hosts": host_rows(work, host, config.hosts, config.cache),
+    }
+
+
+def _shape(layout: Layout, config: ModelHostConfig) -> tuple[int, int, list[Layer]]:
+    """Columns and bytes of a feature row, and the layers of the model."""
+    feature_width, row_bytes = feature_row(layout, config.feature_width or width_of(config.dataset))
+    level_widths = [feature_width, *[config.hidden] * (len(config.fan_out) - 1), layout.graph.num_classes]
+    return feature_width, row_bytes, layers_of(config.model, level_widths, config.heads)
+
+
+def _settings(config: ModelHostConfig, feature_width: int, row_bytes: int) -> dict[str, Any]:
+    names = ("model", "hidden", "heads", "fan_out", "batch_size", "cache", "seed", "quick")
+    return {**{key: getattr(config, key) for key in names}, "feature_width": feature_width, "row_bytes": row_bytes}
 
 
 def predicted(layout: Layout, config: ModelHostConfig, host: Host | None) -> dict[str, Any]:
@@ -113,15 +166,13 @@ def predicted(layout: Layout, config: ModelHostConfig, host: Host | None) -> dic
     batches = range(plan.num_batches)[: config.iterations]
     all_targets = len(layout.graph.train_idx)
     epochs = min(len(batches) * config.batch_size, all_targets) / all_targets
-    feature_width, row_bytes = feature_row(layout, config.feature_width or width_of(config.dataset))
-    level_widths = [feature_width, *[config.hidden] * (len(config.fan_out) - 1), layout.graph.num_classes]
-    layers = layers_of(config.model, level_widths, config.heads)
+    feature_width, row_bytes, layers = _shape(layout, config)
     left_out = []
     caches = config.cache if host else (0,)
     wanted = strategies_of(layout, placements, caches, len(config.fan_out), groups)
     if host is None:
         wanted = [strategy for strategy in wanted if strategy.name in STRATEGIES]
-        widths = (level_widths[0], level_widths[1])
+        widths = (layers[0].width_in, layers[0].width_out)
         host = this_host(placements, batches, trainers=trainers, widths=widths, feature_width=feature_width)
     if host.peer_read is None and any(strategy.reads_peers for strategy in wanted):
         wanted = [strategy for strategy in wanted if not strategy.reads_peers]
@@ -134,15 +185,10 @@ def predicted(layout: Layout, config: ModelHostConfig, host: Host | None) -> dic
         for each, made in zip(every, predictions, strict=True):
             name = each.strategy.name
             check += compared(name, made, measured_epoch(_run_of(layout, config, each.strategy, host)))
-    settings = ("model", "hidden", "heads", "fan_out", "batch_size", "cache", "seed", "quick")
     return {
         "label": LABEL,
         "host": host.name,
-        "settings": {
-            **{key: getattr(config, key) for key in settings},
-            "feature_width": feature_width,
-            "row_bytes": row_bytes,
-        },
+        "settings": _settings(config, feature_width, row_bytes),
         "counted": {"iterations": len(batches), "iterations_per_epoch": plan.num_batches, "epochs": epochs},
         "rates": rate_rows(host),
         "counts": [count_row(each, layers, row_bytes, epochs) for each in every],

@@ -12,6 +12,9 @@ Assumptions, beside those of :mod:`experiments.model_host.layers` (what is compu
 - *exchange*, in line with computing: the slowest pair, or the trainer that sends or receives most, whichever is
   longer, and one latency, since the messages of an exchange leave together; backward as forward.
 - *reduce*: a ring, 2 (P - 1) steps of 1 / P of the gradients.
+- Over several hosts of one kind gradients are summed on each, then by a ring of hosts, each of which sends at the
+  rate of its card (``nic``) while it receives. An exchange takes as long as that within hosts, or as that of the card
+  which sends or receives most, whichever is longer.
 - Neither the optimiser's step nor evaluation is in it, nor Python. Caches are filled before, and rows of 25 % of a
   graph are assumed to fit on a device.
 - Where trainers compute on cores that samplers and feeds share (``cores`` of the host), an epoch takes no less than
@@ -25,12 +28,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
+from operator import mul
+from typing import TypeVar
 
 from experiments.model_host.counts import Counted, LayerCount, TrainerCount
 from experiments.model_host.layers import Layer, Operation
 from experiments.model_host.pipeline import steady_seconds
 from experiments.model_host.rates import Host
 from experiments.shared.traffic import FLOAT32_BYTES
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,8 +62,10 @@ class Prediction:
         return self.load_s / self.in_sequence_s
 
 
-def predict(counted: Counted, layers: Sequence[Layer], host: Host, *, row_bytes: int, epochs: float) -> Prediction:
-    """The epoch of one strategy on a host.
+def predict(
+    counted: Counted, layers: Sequence[Layer], host: Host, *, row_bytes: int, epochs: float, hosts: int = 1
+) -> Prediction:
+    """The epoch of one strategy on a host, or on several of one kind.
 
     Args:
         counted: its counts.
@@ -63,17 +73,21 @@ def predict(counted: Counted, layers: Sequence[Layer], host: Host, *, row_bytes:
         host: the rates.
         row_bytes: of a feature row.
         epochs: share of an epoch's targets that were counted.
+        hosts: that the trainers are on; each samples for its own.
     """
     group = counted.strategy.group
     samplers = int(host.samplers.rate)
-    samples = [sum(trainer.edges for trainer in mini) / host.sampling.rate for mini in counted.mini_batches]
-    loads = [load_seconds(mini, host, row_bytes) for mini in counted.mini_batches]
-    steps = [step_seconds(mini, layers, host, group) for mini in counted.mini_batches]
-    reduce_s = reduce_seconds(layers, host, trainers=len(counted.mini_batches[0]))
+    by_host = [cut(mini, hosts) for mini in counted.mini_batches]
+    samples = [max(sum(trainer.edges for trainer in own) for own in each) / host.sampling.rate for each in by_host]
+    loads_by_host = [[load_seconds(own, host, row_bytes) for own in each] for each in by_host]
+    loads = [list(chain.from_iterable(each)) for each in loads_by_host]
+    steps = [step_seconds(mini, layers, host, group, hosts) for mini in counted.mini_batches]
+    reduce_s = reduce_seconds(layers, host, trainers=len(by_host[0][0]), hosts=hosts)
     computes = [compute_s + exchange_s + reduce_s for compute_s, exchange_s in steps]
     epoch_s = steady_seconds(samples, loads, computes, samplers=samplers)
     if host.cores is not None:
-        busy_s = sum(samples) + sum(map(sum, loads)) + len(loads[0]) * sum(computes)
+        loads_s = sum(max(map(sum, each)) for each in loads_by_host)
+        busy_s = sum(samples) + loads_s + len(by_host[0][0]) * sum(computes)
         epoch_s = max(epoch_s, busy_s / host.cores.rate)
     load_s = sum(map(max, loads))
     return Prediction(
@@ -85,6 +99,12 @@ def predict(counted: Counted, layers: Sequence[Layer], host: Host, *, row_bytes:
         epoch_s=epoch_s / epochs,
         in_sequence_s=(load_s + sum(computes)) / epochs,
     )
+
+
+def cut(of_trainers: Sequence[T], hosts: int) -> list[Sequence[T]]:
+    """What trainers have, by host."""
+    here = len(of_trainers) // hosts
+    return [of_trainers[at : at + here] for at in range(0, len(of_trainers), here)]
 
 
 def load_seconds(mini_batch: Sequence[TrainerCount], host: Host, row_bytes: int) -> list[float]:
@@ -115,14 +135,18 @@ def operation_seconds(operation: Operation, host: Host) -> float:
 
 
 def step_seconds(
-    mini_batch: Sequence[TrainerCount], layers: Sequence[Layer], host: Host, group: int
+    mini_batch: Sequence[TrainerCount], layers: Sequence[Layer], host: Host, group: int, hosts: int = 1
 ) -> tuple[float, float]:
     """Seconds of forward and backward of all layers, and those of exchanges, of the slowest group."""
-    groups = [mini_batch[at : at + group] for at in range(0, len(mini_batch), group)]
-    return max((_of_group(trainers, layers, host) for trainers in groups), key=sum)
+    groups = cut(mini_batch, len(mini_batch) // group)
+    of_group = max(1, hosts * group // len(mini_batch))
+    return max((_of_group(trainers, layers, host, of_group) for trainers in groups), key=sum)
 
 
-def _of_group(trainers: Sequence[TrainerCount], layers: Sequence[Layer], host: Host) -> tuple[float, float]:
+def _of_group(
+    trainers: Sequence[TrainerCount], layers: Sequence[Layer], host: Host, hosts: int
+) -> tuple[float, float]:
+    """The same of one group, which is on so many hosts."""
     if len(trainers) == 1:
         return sum(operation_seconds(op, host) for op in _operations(trainers[0], layers)), 0.0
     compute_s = exchange_s = 0.0
@@ -130,7 +154,7 @@ def _of_group(trainers: Sequence[TrainerCount], layers: Sequence[Layer], host: H
         counts = [trainer.layers[at] for trainer in trainers]
         for ways in (layer.forward, layer.backward):
             compute_s += max(sum(operation_seconds(op, host) for op in ways(count)) for count in counts)
-        exchange_s += (1 + layer.returns) * exchange_seconds(counts, layer.message_width, host)
+        exchange_s += (1 + layer.returns) * exchange_seconds(counts, layer.message_width, host, hosts)
     return compute_s, exchange_s
 
 
@@ -144,20 +168,45 @@ def operations_of(counted: Counted, layers: Sequence[Layer]) -> list[Operation]:
     return [op for trainer in counted.every for op in _operations(trainer, layers)]
 
 
-def exchange_seconds(counts: Sequence[LayerCount], width: int, host: Host) -> float:
+def exchange_seconds(counts: Sequence[LayerCount], width: int, host: Host, hosts: int = 1) -> float:
     """Seconds of one exchange, one way, between the trainers of a group; float32 rows of so many columns."""
     row_bytes = width * FLOAT32_BYTES
-    pair_s = max(max(count.sent_rows) for count in counts) * row_bytes / host.peer_pair.rate
-    device_s = max(max(count.sent, count.received) for count in counts) * row_bytes / host.peer_device.rate
-    return host.message_latency.rate + max(pair_s, device_s)
+    sent, far_sent = near_and_far([count.sent_rows for count in counts], hosts)
+    received, far_received = near_and_far([count.received_rows for count in counts], hosts)
+    pair_s = max(map(max, sent)) * row_bytes / host.peer_pair.rate
+    device_s = max(map(sum, (*sent, *received))) * row_bytes / host.peer_device.rate
+    inside_s = host.message_latency.rate + max(pair_s, device_s)
+    return max(inside_s, between_seconds(max(*far_sent, *far_received) * row_bytes, host)) if hosts > 1 else inside_s
 
 
-def reduce_seconds(layers: Sequence[Layer], host: Host, *, trainers: int) -> float:
-    """Seconds of summing the gradients, and the loss, over all trainers."""
-    if trainers == 1:
-        return 0.0
-    num_bytes = reduced_bytes(layers)
-    return 2 * (trainers - 1) * (host.message_latency.rate + num_bytes / trainers / host.peer_pair.rate)
+def near_and_far(rows: Sequence[Sequence[int]], hosts: int) -> tuple[list[Sequence[int]], list[int]]:
+    """Rows between the trainers of each host, by trainer; and those of each host with all others.
+
+    Args:
+        rows: [K][K] of each trainer with each.
+        hosts: that they are on.
+    """
+    if hosts == 1:
+        return [*rows], [0]
+    here = len(rows) // hosts
+    near = [rows[at][at // here * here :][:here] for at in range(len(rows))]
+    far = [sum(all_rows) - sum(own) for all_rows, own in zip(rows, near, strict=True)]
+    return near, [sum(own) for own in cut(far, hosts)]
+
+
+def between_seconds(num_bytes: float, host: Host) -> float:
+    """Seconds of what a host sends others at a time."""
+    assert host.nic
+    assert host.nic_latency
+    return host.nic_latency.rate + num_bytes / host.nic.rate
+
+
+def reduce_seconds(layers: Sequence[Layer], host: Host, *, trainers: int, hosts: int = 1) -> float:
+    """Seconds of summing the gradients, and the loss, over all trainers, so many on each host."""
+    num_bytes, seconds = reduced_bytes(layers), 0.0
+    if trainers > 1:
+        seconds = 2 * (trainers - 1) * (host.message_latency.rate + num_bytes / trainers / host.peer_pair.rate)
+    return seconds + (2 * (hosts - 1) * between_seconds(num_bytes / hosts, host) if hosts > 1 else 0.0)
 
 
 def reduced_bytes(layers: Sequence[Layer]) -> int:
@@ -172,3 +221,19 @@ def exchanged_bytes(counted: Counted, layers: Sequence[Layer]) -> int:
         for trainer in counted.every
         for at, layer in enumerate(layers)
     )
+
+
+def bytes_between(counted: Counted, layers: Sequence[Layer], hosts: int) -> tuple[int, int]:
+    """Bytes that hosts send each other, as a run counts them: of gradients, with loss and vote to stop; of rows."""
+    reduced = len(counted.mini_batches) * 2 * (hosts - 1) * (reduced_bytes(layers) + FLOAT32_BYTES)
+    if counted.strategy.group * hosts <= len(counted.mini_batches[0]):
+        return reduced, 0
+    rows = [
+        sum(
+            sum(near_and_far([trainer.layers[at].sent_rows for trainer in mini], hosts)[1])
+            for mini in counted.mini_batches
+        )
+        for at in range(len(layers))
+    ]
+    widths = [layer.message_width * (1 + layer.returns) for layer in layers]
+    return reduced, FLOAT32_BYTES * sum(map(mul, rows, widths))

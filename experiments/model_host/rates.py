@@ -9,13 +9,13 @@
 
 Every figure is a table of this form. ``reached`` is the share of the documented value that is assumed to be reached,
 1 by default. Units of bytes are decimal (1 GB is 1,000,000,000 bytes), and rates of links are those of one direction.
-The figures are the fields of :class:`Host`. ``peer_read`` and ``cores`` may be left out.
+The figures are the fields of :class:`Host`. ``peer_read``, ``cores``, ``nic`` and ``nic_latency`` may be left out.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
@@ -26,10 +26,13 @@ FOLDER = Path(__file__).parent / "hosts"
 NAMES = tuple(sorted(path.stem for path in FOLDER.glob("*.toml")))
 """Hosts that come with the project."""
 BYTES = {"MB/s": 1e6, "GB/s": 1e9, "TB/s": 1e12}
+NETWORK = {"Mbit/s": 1e6 / 8, "Gbit/s": 1e9 / 8}
 FLOPS = {"GFLOP/s": 1e9, "TFLOP/s": 1e12}
 TIME = {"us": 1e-6, "ms": 1e-3}
 EDGES = {"M edges/s": 1e6}
 GPUS, SAMPLERS, CORES = {"GPUs": 1.0}, {"samplers": 1.0}, {"cores": 1.0}
+TCP_REACHES = 0.8
+"""Share of a network's rate that is assumed to be reached."""
 COUNTS = (GPUS, SAMPLERS, CORES)
 
 
@@ -86,6 +89,10 @@ class Host:
     """Edges that one of them samples and splits."""
     cores: Annotated[Figure | None, CORES] = None
     """Cores that trainers, feeds and samplers share; absent where devices compute."""
+    nic: Annotated[Figure | None, NETWORK] = None
+    """Network cards of the host together, to other hosts; absent where it is alone."""
+    nic_latency: Annotated[Figure | None, TIME] = None
+    """What messages to another host take before their first byte arrives."""
 
     def figures(self) -> dict[str, Figure]:
         """All figures by name, without those that are left out."""
@@ -105,6 +112,22 @@ def open_host(host: str) -> Host:
     if not path.is_file():
         raise InputError(f"--host {host}: it is one of {', '.join(NAMES)}, this, or a file of this form (see --help)")
     return read_host(path)
+
+
+def with_card(host: Host, gbit: int | None) -> Host:
+    """The host with a network card of this rate, which TCP reaches as far as it is assumed to; None: with its own.
+
+    Raises:
+        InputError: where it has none.
+    """
+    if gbit is not None:
+        source = f"--nic-gbit; {TCP_REACHES} over TCP: assumed"
+        card = Figure(value=gbit, unit="Gbit/s", factor=NETWORK["Gbit/s"], reached=TCP_REACHES, source=source)
+        latency = Figure(value=50, unit="us", factor=TIME["us"], source="assumed: a message over TCP")
+        return replace(host, nic=card, nic_latency=latency)
+    if host.nic is None:
+        raise InputError(f"{host.name} has no 'nic', a network card, to predict several hosts by; give --nic-gbit")
+    return host
 
 
 def read_host(path: Path) -> Host:
@@ -145,6 +168,8 @@ def host_of(tables: dict[str, Any]) -> Host:
     host = Host(name=name, **given)
     if host.gpus_per_bus.rate > host.gpus.rate:
         raise InputError(f"'gpus_per_bus' is {host.gpus_per_bus.value}, 'gpus' only {host.gpus.value}")
+    if (host.nic is None) != (host.nic_latency is None):
+        raise InputError("'nic' and 'nic_latency' go together: give both, or neither")
     return host
 
 

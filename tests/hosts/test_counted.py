@@ -10,7 +10,12 @@ from support.hosts import TRAIN
 from support.runs import records
 from support.worlds import RUN_S
 
-from gsplit.parallel.between_hosts import BESIDE, OF_MINI_BATCH, Across, name_of
+from experiments.model_host.layers import layers_of
+from experiments.model_host.model import bytes_between
+from experiments.model_host.several import HELD, OVER, Work, count
+from gsplit.config.train import TrainConfig
+from gsplit.data import open_layout
+from gsplit.parallel.between_hosts import BESIDE, EXCHANGE, OF_MINI_BATCH, REDUCE, Across, name_of
 
 FLAGS = ("--fan-out", "2,2,2", "--hidden", "256", "--threads", "1", "--samplers", "1", "--lr", "0.001")
 POLLED = 8_000
@@ -50,5 +55,27 @@ def test_counts_are_the_kernels_to_a_tenth(make_hosts, start, layout, tmp_path, 
     assert (counted["norm"] > 0) == ("--norm" in flags)
     assert (counted["evaluation"] > 0) == ("none" not in flags)
     assert 0 < counted["count"] < 20_000 * number
+    if number == 2 and "--norm" not in flags:
+        assert_predicted(run, layout, here, OVER if "--split-group" in flags else HELD)
     for name in map(name_of, (*OF_MINI_BATCH, *BESIDE)):
         assert all(name in record["traffic"] for record in records(run, "epoch"))
+
+
+def assert_predicted(run, layout, here, way):
+    """What the first epoch sent is what ``experiments.model_host --hosts`` counts without a run."""
+    opened = open_layout(layout)
+    sizes = [opened.graph.num_features, 256, 256, opened.graph.num_classes]
+    work = Work(
+        layout=opened,
+        layers=layers_of("sage", sizes, 1),
+        batch_size=TrainConfig.batch_size,
+        fan_out=(2, 2, 2),
+        seed=0,
+        row_bytes=0,
+        trainers=here,
+        iterations=None,
+    )
+    ((counted,), _) = count(work, way, 2, (0,))
+    first = [record["traffic"] for record in records(run, "mini-batch") if record["epoch"] == 1]
+    sent = [sum(traffic[name_of(purpose)] for traffic in first) for purpose in (REDUCE, EXCHANGE)]
+    assert tuple(sent) == bytes_between(counted, work.layers, 2)

@@ -14,7 +14,14 @@ from experiments.model_host import measured, rates
 from experiments.model_host.__main__ import ModelHostConfig, predicted
 from experiments.model_host.counts import Counted, LayerCount, Strategy, TrainerCount
 from experiments.model_host.layers import Layer, layers_of
-from experiments.model_host.model import exchange_seconds, load_seconds, predict, reduce_seconds
+from experiments.model_host.model import (
+    bytes_between,
+    exchange_seconds,
+    load_seconds,
+    near_and_far,
+    predict,
+    reduce_seconds,
+)
 from experiments.model_host.pipeline import end_times, steady_seconds
 from experiments.shared.traffic import Loads, NoCache
 from gsplit.errors import InputError
@@ -197,6 +204,82 @@ def test_shared_cores_take_all_the_seconds_of_all():
     assert made.epoch_s == pytest.approx(14e-6 + loads + 2 * training_s)
     many = predict(counted([TWO]), SAGE, host_with(cores=figure(100, "cores")), row_bytes=32, epochs=1)
     assert many.epoch_s == pytest.approx(predict(counted([TWO]), SAGE, HOST, row_bytes=32, epochs=1).epoch_s)
+
+
+CARD = {"nic": figure(16, "Mbit/s"), "nic_latency": figure(5, "us")}
+
+
+def test_an_exchange_over_hosts_is_bound_by_the_card_or_inside():
+    """Two hosts of two: trainer 0 sends 1 row to its own host and 2 + 3 to the other; nobody else sends."""
+    none = (0, 0, 0, 0)
+    ways = [((0, 1, 2, 3), none), (none, (1, 0, 0, 0)), (none, (2, 0, 0, 0)), (none, (3, 0, 0, 0))]
+    four = [
+        LayerCount(destinations=1, own_sources=9, edges=1, sent_rows=sent, received_rows=received)
+        for sent, received in ways
+    ]
+    assert near_and_far([count.sent_rows for count in four], 2) == ([(0, 1), (0, 0), (0, 0), (0, 0)], [5, 0])
+    host = host_with(**CARD)
+    assert exchange_seconds(four, 2, host, 2) == pytest.approx(5e-6 + 5 * 8 / 2e6)
+    fast = host_with(**CARD | {"nic": figure(16, "Gbit/s")}, peer_pair=figure(1, "MB/s"))
+    assert exchange_seconds(four, 2, fast, 2) == pytest.approx(3e-6 + 1 * 8 / 1e6)
+    # Gradients: summed within hosts first, then half of them sent by each host, twice.
+    gradients = 4 * (32 + 2 + 1)
+    inside_s = 2 * (3e-6 + gradients / 2 / 10e6)
+    assert reduce_seconds(SAGE, host, trainers=2, hosts=2) == pytest.approx(
+        inside_s + 2 * (5e-6 + gradients / 2 / 2e6)
+    )
+    four_counts = counted([tuple(TrainerCount(layers=(count,), segment_bytes=0) for count in four)], group=4)
+    assert bytes_between(four_counts, SAGE, 2) == (2 * (gradients + 4), 5 * 2 * 4 * 2)
+    assert bytes_between(counted(four_counts.mini_batches, group=2), SAGE, 2) == (2 * (gradients + 4), 0)
+
+
+def test_over_hosts_the_slower_host_counts():
+    host = host_with(**CARD)
+    alone = [predict(counted([(one,)], group=1), SAGE, host, row_bytes=32, epochs=1) for one in TWO]
+    both = predict(counted([TWO], group=1), SAGE, host, row_bytes=32, epochs=1, hosts=2)
+    assert both.sample_s == pytest.approx(10e-6)  # each samples its own
+    assert both.compute_s == pytest.approx(max(one.compute_s for one in alone))
+    assert both.reduce_s == pytest.approx(reduce_seconds(SAGE, host, trainers=1, hosts=2))
+    assert both.load_s == pytest.approx(max(one.load_s for one in alone))
+
+
+def test_hosts_in_three_ways(layouts, tmp_path, capsys):
+    path = tmp_path / "out.json"
+    flags = ["--hosts", "2", "--gpus", "2", "--fan-out", "4,3", "--batch-size", "50", "--cache", "0,10"]
+    model_host.command(["--dataset", str(layouts(4).path), "--host", "p3.8xlarge", *flags, "--json", str(path)])
+    result = json.loads(path.read_text())
+    assert undocumented("Hosts", {*result, *result["hosts"][0]}) == []
+    rows = {(row["hosts"], row["batch"], row["cache_percent"]): row for row in result["hosts"]}
+    assert list(rows) == [(1, "-", 0), (1, "-", 10)] + [
+        (2, way, cache) for way in ("grown", "held", "over") for cache in (0, 10)
+    ]
+    one, grown, held, over = (rows[key] for key in list(rows)[::2])
+    assert [row["steps"] for row in (grown, held, over)] == [-(-one["steps"] // 2), one["steps"], one["steps"]]
+    assert one["speedup"] == 1
+    # One mini-batch over all computes what one host does; shares of it, each cut from the same targets, compute more.
+    assert (over["edges"], over["needed_rows"]) == (one["edges"], one["needed_rows"])
+    assert held["edges"] > one["edges"]
+    assert one["between_hosts_reduce_bytes"] == one["between_hosts_exchange_bytes"] == 0
+    assert grown["between_hosts_exchange_bytes"] == held["between_hosts_exchange_bytes"] == 0
+    assert over["between_hosts_exchange_bytes"] > 0
+    assert held["between_hosts_reduce_bytes"] == over["between_hosts_reduce_bytes"] > 0
+    assert rows[2, "over", 10]["host_rows"] < over["host_rows"] == over["needed_rows"]
+    faster = model_host.measure(ModelHostConfig(**config_of(layouts, nic_gbit=100)))["hosts"]
+    slower = model_host.measure(ModelHostConfig(**config_of(layouts, nic_gbit=1)))["hosts"]
+    assert [a["epoch_s"] < b["epoch_s"] for a, b in zip(faster, slower, strict=True)] == [False, True, True, True]
+
+
+def config_of(layouts, **changes):
+    about = {"dataset": str(layouts(4).path), "gpus": 2, "hosts": (2,), "fan_out": (4, 3), "batch_size": 50}
+    return {**about, "cache": (0,), **changes}
+
+
+def test_hosts_without_a_card_are_refused(layouts, monkeypatch):
+    monkeypatch.setattr(model_host, "open_host", lambda _: HOST)
+    with pytest.raises(InputError, match=line_with("two devices, nic, --nic-gbit")):
+        model_host.measure(ModelHostConfig(**config_of(layouts)))
+    with pytest.raises(InputError, match=line_with("nic, nic_latency")):
+        host_with(nic=figure(1, "Gbit/s"))
 
 
 @pytest.mark.parametrize("name", rates.NAMES)
