@@ -24,16 +24,23 @@ def steady_seconds(
         computes: of each mini-batch, seconds of all trainers together.
         samplers: that take mini-batches in turn.
     """
-    n = len(computes)
-    ends = end_times([*samples] * 3, [*loads] * 3, [*computes] * 3, samplers=samplers)
-    return ends[3 * n - 1] - ends[2 * n - 1]
+    n, slots = len(computes), slots_of(samplers)
+    before, counted = max(2, -(-slots // n)), max(1, slots // n)  # or all would be sampled as the first one is
+    epochs = before + counted
+    ends = end_times([*samples] * epochs, [*loads] * epochs, [*computes] * epochs, samplers=samplers)
+    return (ends[-1] - ends[before * n - 1]) / counted
+
+
+def slots_of(samplers: int) -> int:
+    """The default of --slots."""
+    return samplers + PREFETCH + 2
 
 
 def end_times(
     samples: Sequence[float], loads: Sequence[Sequence[float]], computes: Sequence[float], *, samplers: int
 ) -> list[float]:
     """When each mini-batch is computed, in seconds from the start; arguments as :func:`steady_seconds`'s."""
-    slots = samplers + PREFETCH + 2  # the default of --slots
+    slots = slots_of(samplers)
     free = [0.0] * samplers
     loaded = [0.0] * len(loads[0])
     copied: list[float] = []
