@@ -18,7 +18,7 @@ from support.disk import wait_for_no_disk
 from support.forked import Nursery, spawn_by_forking
 from support.garbage import collect_seldom
 from support.graphs import lay_out, random_graph
-from support.pool import Pool
+from support.pool import SIZE, Pool
 from support.predictions import InPool as PredictsInPool
 from support.runs import InPool as TrainsInPool
 
@@ -114,12 +114,12 @@ def living_pool():
 
 
 @contextlib.contextmanager
-def _living(kind):
+def _living(kind, size=SIZE):
     pools: list[Pool] = []
 
     def living() -> Pool:
         if not pools or pools[-1].closed:
-            pools.append(Pool(kind))
+            pools.append(Pool(kind, size))
         return pools[-1]
 
     yield living
@@ -158,6 +158,18 @@ def accelerator_pool(living_accelerator_pool):
 def pool(living_pool):
     """The pool that a test begins with."""
     return living_pool()
+
+
+@pytest.fixture(scope="module")
+def living_pool_of_six():
+    with _living("cpu", 6) as living:
+        yield living
+
+
+@pytest.fixture
+def pool_of_six(living_pool_of_six):
+    """Six trainers, as three hosts of two are."""
+    return living_pool_of_six()
 
 
 @pytest.fixture(scope="module")

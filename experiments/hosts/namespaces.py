@@ -107,9 +107,16 @@ class Host:
 
     def sent_bytes(self) -> int:
         """Bytes that have left this host by its network card, as the kernel counts them."""
+        return self._counted(8)
+
+    def sent_frames(self) -> int:
+        """Frames that have."""
+        return self._counted(9)
+
+    def _counted(self, column: int) -> int:
         lines = Path(f"/proc/{self.first}/net/dev").read_text().splitlines()
         (card,) = (line.partition(":")[2].split() for line in lines if line.split(":")[0].strip() == "eth0")
-        return int(card[8])
+        return int(card[column])
 
     def resize_shared_memory(self, size: str) -> None:
         """Give /dev/shm another size."""

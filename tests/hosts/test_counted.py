@@ -18,10 +18,8 @@ from gsplit.data import open_layout
 from gsplit.parallel.between_hosts import BESIDE, EXCHANGE, OF_MINI_BATCH, REDUCE, Across, name_of
 
 FLAGS = ("--fan-out", "2,2,2", "--hidden", "256", "--threads", "1", "--samplers", "1", "--lr", "0.001")
-POLLED = 8_000
-"""Bytes that a trainer and the store say to each other in a second, while it waits for others and in a pulse."""
-STARTING = 60_000
-"""Bytes by which the trainers of a host find others, and tell them the run, beside the initial weights; at most."""
+HEADERS = 14 + 20 + 32
+"""Bytes of a frame that are Ethernet's, IP's and TCP's, with its timestamps."""
 KINDS = {
     "gradients": (2, 1, ("--epochs", "3", "--evaluate", "none")),
     "norms, evaluated": (2, 2, ("--epochs", "3", "--norm", "batch")),
@@ -45,9 +43,9 @@ def test_counts_are_the_kernels_to_a_tenth(make_hosts, start, layout, tmp_path, 
         weight.numel() for name, weight in saved.items() if weight.is_floating_point() and "running" not in name
     )
     of_trainers = [Across([rank // here for rank in range(number * here)], rank) for rank in range(number * here)]
-    sent = sum(host.sent_bytes() for host in hosts.hosts) - sum(each.broadcast(weights, 0) for each in of_trainers)
-    beside = number * STARTING + number * here * POLLED * world.took_s
-    assert sum(counted.values()) < sent < 1.1 * sum(counted.values()) + beside
+    begun = sum(each.broadcast(weights, 0) for each in of_trainers)
+    sent = sum(host.sent_bytes() - HEADERS * host.sent_frames() for host in hosts.hosts)
+    assert sum(counted.values()) < sent - begun < 1.1 * sum(counted.values())
     steps = len({(record["epoch"], record["batch"]) for record in records(run, "mini-batch")})
     # Beside the gradients of all parameters, the loss and the vote to stop are summed.
     assert counted["reduce"] == steps * 2 * (number - 1) * (weights + 4 * 2)

@@ -46,9 +46,19 @@ def steps(member, layout, plans, name, hosts):
 )
 def test_every_plan_gives_the_gradient_of_one_process_and_sends_what_the_formula_says(pool, tmp_path, name, hosts):
     """On four trainers, one without a vertex and one without training vertices."""
-    layout = uneven(tmp_path, weighted=name.startswith("weighted"))
-    plans = plans_of(4, name)
-    found = pool.run(4, steps, layout, plans, name, hosts)
+    give_the_gradient(pool, uneven(tmp_path, weighted=name.startswith("weighted")), name, hosts, 4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["sage-wide", "gcn-batch-norm", "gat", "weighted-gcn"])
+def test_on_three_hosts_of_two_trainers_too(pool_of_six, tmp_path, name):
+    layout = uneven(tmp_path, weighted=name.startswith("weighted"), parts=6)
+    give_the_gradient(pool_of_six, layout, name, 3, 6)
+
+
+def give_the_gradient(pool, layout, name, hosts, world):
+    plans = plans_of(world, name)
+    found = pool.run(world, steps, layout, plans, name, hosts)
     assert_same(layout.graph, [results for results, _ in found], name, LAYERS)
     levels = levels_of(layout.graph, layout.offsets, LAYERS, whole="batch" in name)
     needed = {layer: needed_rows(layout.graph, levels, layer) for layer in range(1, LAYERS + 1)}
@@ -57,7 +67,7 @@ def test_every_plan_gives_the_gradient_of_one_process_and_sends_what_the_formula
             wanted = volumes(plan, levels.sizes, widths, 8, rank, needed if exchanges else None, hosts=hosts)
             between = wanted.pop(BETWEEN)
             assert {key: counts[key] for key in wanted} == wanted, (plan, rank)
-            if plan.algorithm == "shared" or hosts == 4:
+            if plan.algorithm == "shared" or hosts == world:
                 assert between == wanted["exchange_forward_bytes"] + wanted["exchange_backward_bytes"]
 
 

@@ -38,8 +38,6 @@ SIZE = 4
 PATIENCE_S = 120.0
 TELL_AFTER_S = 100.0
 """When a member that is still at work writes where its threads are, before it is given up."""
-HOSTS = SIZE
-"""Hosts that trainers can be on, for what they map."""
 SHARED: Shared | None = None
 """In a member: the memory that a Job wants; it can only be passed when a process is spawned."""
 OF_HOSTS: tuple[Shared, ...] = ()
@@ -54,20 +52,20 @@ def shared_of(member: Member) -> Shared:
 
 
 class Pool:
-    """``kind``: the type of the devices that its trainers compute on."""
+    """``kind``: the type of the devices that its ``size`` trainers compute on; of four, worlds may be some."""
 
     twin: Nursery | None = None
     """With all that tests import, where they have no accelerator."""
 
-    def __init__(self, kind: str = "cpu") -> None:
-        self._rendezvous = rendezvous(SIZE)
-        self._pipes = [multiprocessing.Pipe() for _ in range(SIZE)]
-        self._shared = Shared.create(SIZE)
-        self._of_hosts = tuple(Shared.create(SIZE // 2) for _ in range(HOSTS))
+    def __init__(self, kind: str = "cpu", size: int = SIZE) -> None:
+        self._rendezvous = rendezvous(size)
+        self._pipes = [multiprocessing.Pipe() for _ in range(size)]
+        self._shared = Shared.create(size)
+        self._of_hosts = tuple(Shared.create(size // 2) for _ in range(size))
         port = self._rendezvous.__enter__()
         memory = self._shared, self._of_hosts
         # A GPU's driver is of no use in a process that is forked; the simulated one is not there before.
-        serve, processes = (_fork, 1) if kind in ("cpu", "sim") else (_serve, SIZE)
+        serve, processes = (_fork, 1) if kind in ("cpu", "sim") else (_serve, size)
         variables = {AUTOLOAD: "0"} if kind == "sim" else {}
         with mock.patch.dict(os.environ, variables), forked_from(self.twin):
             self._children = start(serve, processes, [theirs for _, theirs in self._pipes], port, memory, kind)
@@ -113,7 +111,7 @@ def _fork(rank, pipes, port, memory, kind) -> None:
     if HAS_DGL:
         import_dgl()
     parent = os.getpid()
-    for other in range(1, SIZE):
+    for other in range(1, len(pipes)):
         if os.fork() == 0:
             die_with_parent(parent)
             rank = other
@@ -133,10 +131,12 @@ def _serve(rank, pipes, port, memory, kind) -> None:
     collect_seldom()
     wait_for_no_disk()
     pipe = pipes[rank]
-    with joined(rank, SIZE, port, kind, threads=1) as member:
-        groups = {world: dist.new_group(list(range(world))) for world in range(1, SIZE + 1)}
-        # All that tests want, made by all: a group that only its members make is found by how many each has.
-        for ranks in ((0, 1), (2, 3), (0, 2), (1, 3)):
+    with joined(rank, len(pipes), port, kind, threads=1) as member:
+        # All that tests want, made by all: a group that its members alone make is found by how many each has. Six are
+        # always together, and make theirs as trainers do.
+        size = len(pipes)
+        groups = {world: dist.new_group(list(range(world))) for world in range(1 if size == SIZE else size, size + 1)}
+        for ranks in ((0, 1), (2, 3), (0, 2), (1, 3)) if size == SIZE else ():
             member.made[ranks] = dist.new_group(list(ranks))
         while True:
             world, function, arguments = pipe.recv()

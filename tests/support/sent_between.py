@@ -30,8 +30,10 @@ def reduced_by_layer(weights):
 
 def assert_sent_between(run, weights, hosts, here, config):
     """What each trainer has counted of each mini-batch, by formula; the sums of the epoch and of the run."""
-    gradients = 1 + sum(weight.numel() for weight in weights.values())  # with the loss
-    norms = [] if config.norm == "none" else [config.hidden + 1, config.hidden] * 2 * (config.layers - 1)
+    beside = 2 if config.sampling == "saint" else 1  # the loss, and what its targets weigh together
+    gradients = beside + sum(weight.numel() for weight in weights.values())
+    normed = "batch" in f"{config.norm} {config.model_args}"
+    norms = [] if not normed else [config.hidden + 1, config.hidden] * 2 * (config.layers - 1)
     for record in records(run, "mini-batch"):
         traffic, trainer = record["traffic"], record["trainer"]
         at_once = reduced_by_layer(weights) if here == 1 else [share(gradients, trainer % here, here)]

@@ -168,13 +168,13 @@ def assert_same(graph, results, name, layers):
         assert_same_step(step, loss, gradients)
 
 
-def uneven(folder, weighted):
-    """A layout of four parts: few vertices, none, none that trains, and the others; weights of either sign."""
+def uneven(folder, weighted, parts=4):
+    """A layout of parts: few vertices, none, none that trains, and the others; weights of either sign."""
     graph = random_graph(60, 5, seed=8)
     graph = with_signs(graph) if weighted else graph
     graph.indices[::7] = np.repeat(np.arange(60), np.diff(graph.indptr))[::7]  # loops
-    layout = lay_out(graph, folder / f"uneven-{weighted}", parts=4, method="range")
-    offsets = np.array([0, 7, 7, 25, 60])
+    layout = lay_out(graph, folder / f"uneven-{weighted}", parts=parts, method="range")
+    offsets = np.array([0, 7, 7, *np.linspace(25, 60, parts - 2).astype(int)])
     train = layout.graph.train_idx
     kept = train[(train < 7) | (train >= 25)]
     return replace(layout, offsets=offsets, graph=replace(layout.graph, train_idx=kept))
@@ -182,12 +182,13 @@ def uneven(folder, weighted):
 
 def needed_rows(graph, levels, layer):
     """[P, P] numbers of distinct sources that each trainer needs of each other, the slow way."""
-    table = np.zeros((4, 4), np.int64)
-    for rank in range(4):
+    parts = len(levels.bounds) - 1
+    table = np.zeros((parts, parts), np.int64)
+    for rank in range(parts):
         own = range(levels.bounds[rank], levels.bounds[rank + 1])
         computed = [v for v in own if 0 <= levels.row_N[v] < levels.sizes[rank, layer]]
         sources = {int(u) for v in computed for u in graph.indices[graph.indptr[v] : graph.indptr[v + 1]]}
         for u in sources:
-            owner = next(p for p in range(4) if levels.bounds[p] <= u < levels.bounds[p + 1])
+            owner = next(p for p in range(parts) if levels.bounds[p] <= u < levels.bounds[p + 1])
             table[rank, owner] += owner != rank
     return table
