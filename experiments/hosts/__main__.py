@@ -23,7 +23,7 @@ from typing import Any
 from experiments.baselines.workload import STAGES, Epoch
 from experiments.hosts.config import OURS, QUICK, SYSTEMS, HostsConfig
 from experiments.hosts.namespaces import why_none
-from experiments.hosts.systems import Graph, Ran, missing, pyg_form, run, write_parts
+from experiments.hosts.systems import Graph, Ran, missing, run, write_parts
 from experiments.shared.datasets import store_of
 from experiments.shared.experiment import Experiment
 from experiments.shared.processes import RunFailed
@@ -33,6 +33,7 @@ from gsplit import cli
 from gsplit.config.partition import PartitionConfig
 from gsplit.data import open_store
 from gsplit.errors import InputError
+from gsplit.parallel.between_hosts import OF_MINI_BATCH, name_of
 from gsplit.partition import partition
 
 COUNTS = ("edges", "input_rows")
@@ -61,11 +62,8 @@ def measure(config: HostsConfig) -> dict[str, Any]:
     settings = ("hosts", "trainers", "threads", "samplers", "dgl_samplers", "mbit", "delay_us", "fan_out", "hidden")
     return {
         "dataset": {"name": config.dataset, "vertices": stored.num_vertices, "edges": stored.num_edges},
-        "settings": {
-            **{key: getattr(config, key) for key in (*settings, "batch_size", "epochs", "seed", "quick")},
-            "pyg_form": pyg_form(),
-        },
-        "versions": versions("torch", "dgl", "torch_geometric"),
+        "settings": {**{key: getattr(config, key) for key in (*settings, "batch_size", "epochs", "seed", "quick")}},
+        "versions": versions("torch", "dgl", "torch_geometric", "pyg_lib", "torch_sparse"),
         "runs": run_rows(rounds),
         "systems": system_rows(rounds),
         "ratios": ratio_rows(rounds),
@@ -153,6 +151,7 @@ def system_rows(rounds: Sequence[Round]) -> list[dict[str, Any]]:
                     **{count: median(getattr(epoch, count) for epoch in epochs) for count in COUNTS},
                     "loss": median(ran.outcome.epochs[-1].loss or 0.0 for ran in runs),
                     "sent_bytes": median(ran.sent_bytes / len(ran.outcome.epochs) for ran in runs),
+                    **{count: runs[0].between and runs[0].between[count] for count in map(name_of, OF_MINI_BATCH)},
                     "wire_s": median(ran.wire_s / len(ran.outcome.epochs) for ran in runs),
                 }
             )

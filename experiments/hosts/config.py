@@ -17,7 +17,8 @@ SYSTEMS = {
     "gsplit": "GSplit: each host splits its micro-batch between its trainers",
     "gsplit-over": "GSplit: one mini-batch is split over all hosts",
     "distdgl": "DistDGL 1.1.3: a server with a METIS part on each host, DistNodeDataLoader, DistributedDataParallel",
-    "pyg": "PyG: the whole graph on each host, torch_geometric.nn, DistributedDataParallel",
+    "pyg": "PyG: the whole graph on each host, torch_geometric.nn on blocks of our sampler, DistributedDataParallel",
+    "pyg-loader": "PyG: the same with its NeighborLoader, where pyg-lib or torch-sparse is installed",
 }
 """Names, with what each is."""
 OURS = "gsplit"
@@ -35,7 +36,8 @@ class HostsConfig(Flags):
     """Epochs of GSplit over several hosts beside those of DistDGL and of PyG with PyTorch's DDP."""
 
     systems: Annotated[tuple[str, ...], Accepted(_accept_systems)] = tuple(SYSTEMS)
-    """Names with commas: gsplit, gsplit-over (one mini-batch split over all hosts), distdgl, pyg."""
+    """Names with commas: gsplit, gsplit-over (one mini-batch split over all hosts), distdgl, pyg (on blocks of our
+    sampler), pyg-loader."""
     dataset: str = "synthetic:products?scale=0.05"
     """A real graph, or synthetic:PRESET or synthetic:PRESET?scale=0.1, generated once."""
     hosts: Annotated[int, Range(2, 8)] = 2

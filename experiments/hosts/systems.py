@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import mean
 
 from experiments.baselines.pyg_forms import DRAWN, GIVEN, forms
 from experiments.baselines.workload import Order, Outcome, Setting, Workload
@@ -17,6 +18,8 @@ from experiments.hosts.host_init import INTERFACE
 from experiments.hosts.namespaces import Hosts, Started, place_of
 from experiments.shared import processes
 from experiments.shared.processes import RunFailed
+from experiments.shared.results import records
+from gsplit.parallel.between_hosts import OF_MINI_BATCH, name_of
 from gsplit.waiting import until
 
 MEMORY = "kept"
@@ -44,6 +47,8 @@ class Ran:
     """By all hosts in all epochs and in starting, as their kernels count them."""
     wire_s: float
     """Seconds of a core that the wire took from the hosts."""
+    between: dict[str, float] | None = None
+    """Bytes between hosts in an epoch by purpose, as we count them; of others there is no such count."""
 
 
 @dataclass(frozen=True)
@@ -59,16 +64,19 @@ class Process:
 
 def missing(name: str) -> str | None:
     """Why a system cannot run here; None where it can."""
-    package = {"distdgl": "dgl", "pyg": "torch_geometric"}.get(name)
-    if package is None or importlib.util.find_spec(package):
-        return None
-    return f"{package} is not installed"
+    package = {"distdgl": "dgl", "pyg": "torch_geometric", "pyg-loader": "torch_geometric"}.get(name)
+    if package and importlib.util.find_spec(package) is None:
+        return f"{package} is not installed"
+    if name == "pyg-loader" and forms() == (GIVEN,):
+        return "its loader samples by pyg-lib or torch-sparse, and neither is installed"
+    return None
 
 
-def pyg_form() -> str:
-    """The form of PyG's step that is measured: its loader where that samples, else our sampler in its place."""
-    form = forms()[-1]
-    return DRAWN if form == GIVEN else form
+def setting_of(name: str, config: HostsConfig) -> Setting:
+    """How a baseline draws its mini-batches."""
+    if name == "distdgl":
+        return Setting(workers=config.dgl_samplers)
+    return Setting(form=DRAWN if name == "pyg" else forms()[-1])
 
 
 def run(name: str, config: HostsConfig, graph: Graph, folder: Path) -> Ran:
@@ -92,7 +100,14 @@ def run(name: str, config: HostsConfig, graph: Graph, folder: Path) -> Ran:
     outcome = read_engine(folder, workload) if is_ours(name) else Outcome.read(folder / "outcome.json")
     if outcome.fault:
         raise RunFailed(f"its blocks are corrupt: {outcome.fault}")
-    return Ran(outcome=outcome, sent_bytes=sent_bytes, wire_s=wire_s)
+    between = counted_between(folder / "run") if is_ours(name) else None
+    return Ran(outcome=outcome, sent_bytes=sent_bytes, wire_s=wire_s, between=between)
+
+
+def counted_between(run: Path) -> dict[str, float]:
+    """Means of the epochs of a run."""
+    traffic = [record["traffic"] for record in records(run)]
+    return {name: mean(each[name] for each in traffic) for name in map(name_of, OF_MINI_BATCH)}
 
 
 def is_ours(name: str) -> bool:
@@ -127,8 +142,10 @@ def processes_of(name: str, config: HostsConfig, graph: Graph, folder: Path, hos
             for rank in ranks
         ]
     common |= {"GLOO_SOCKET_IFNAME": INTERFACE}
-    setting = Setting(workers=config.dgl_samplers) if name == "distdgl" else Setting(form=pyg_form())
-    Order(system=name, workload=config.workload(graph.store), setting=setting).write(folder)
+    order = Order(
+        system=name.removesuffix("-loader"), workload=config.workload(graph.store), setting=setting_of(name, config)
+    )
+    order.write(folder)
     command = [sys.executable, "-m", "experiments.hosts.one_trainer", str(folder)]
     servers: list[Process] = []
     if name == "distdgl":

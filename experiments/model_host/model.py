@@ -63,7 +63,14 @@ class Prediction:
 
 
 def predict(
-    counted: Counted, layers: Sequence[Layer], host: Host, *, row_bytes: int, epochs: float, hosts: int = 1
+    counted: Counted,
+    layers: Sequence[Layer],
+    host: Host,
+    *,
+    row_bytes: int,
+    epochs: float,
+    hosts: int = 1,
+    averaged: int = 1,
 ) -> Prediction:
     """The epoch of one strategy on a host, or on several of one kind.
 
@@ -74,6 +81,7 @@ def predict(
         row_bytes: of a feature row.
         epochs: share of an epoch's targets that were counted.
         hosts: that the trainers are on; each samples for its own.
+        averaged: as :func:`experiments.model_host.pipeline.steady_seconds`'s.
     """
     group = counted.strategy.group
     samplers = int(host.samplers.rate)
@@ -84,7 +92,7 @@ def predict(
     steps = [step_seconds(mini, layers, host, group, hosts) for mini in counted.mini_batches]
     reduce_s = reduce_seconds(layers, host, trainers=len(by_host[0][0]), hosts=hosts)
     computes = [compute_s + exchange_s + reduce_s for compute_s, exchange_s in steps]
-    epoch_s = steady_seconds(samples, loads, computes, samplers=samplers)
+    epoch_s = steady_seconds(samples, loads, computes, samplers=samplers, averaged=averaged)
     if host.cores is not None:
         loads_s = sum(max(map(sum, each)) for each in loads_by_host)
         busy_s = sum(samples) + loads_s + len(by_host[0][0]) * sum(computes)

@@ -14,7 +14,12 @@ PREFETCH = 1
 
 
 def steady_seconds(
-    samples: Sequence[float], loads: Sequence[Sequence[float]], computes: Sequence[float], *, samplers: int
+    samples: Sequence[float],
+    loads: Sequence[Sequence[float]],
+    computes: Sequence[float],
+    *,
+    samplers: int,
+    averaged: int = 1,
 ) -> float:
     """Seconds of an epoch after the first, when samplers and feeds are ahead already.
 
@@ -23,12 +28,13 @@ def steady_seconds(
         loads: of each mini-batch, seconds of each trainer's feed.
         computes: of each mini-batch, seconds of all trainers together.
         samplers: that take mini-batches in turn.
+        averaged: epochs, of which one is longer than another where sampling bounds them.
     """
-    n, slots = len(computes), slots_of(samplers)
-    before, counted = max(2, -(-slots // n)), max(1, slots // n)  # or all would be sampled as the first one is
-    epochs = before + counted
+    n = len(computes)
+    before = max(2, -(-slots_of(samplers) // n))  # those that were begun when nothing was under way
+    epochs = before + averaged
     ends = end_times([*samples] * epochs, [*loads] * epochs, [*computes] * epochs, samplers=samplers)
-    return (ends[-1] - ends[before * n - 1]) / counted
+    return (ends[-1] - ends[before * n - 1]) / averaged
 
 
 def slots_of(samplers: int) -> int:

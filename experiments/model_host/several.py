@@ -51,11 +51,12 @@ class Work:
 def host_rows(work: Work, host: Host, hosts: Sequence[int], caches: Sequence[int]) -> list[dict[str, Any]]:
     """``hosts`` of ``--json``: one host, then each number of them in each way, with each cache."""
     rows, alone = [], dict[int, Prediction]()
+    rates: dict[str, Any] = {"row_bytes": work.row_bytes, "averaged": int(host.samplers.rate)}
     for number in (1, *(each for each in hosts if each > 1)):
         for way in WAYS if number > 1 else (GROWN,):
             counted, share = count(work, way, number, caches)
             for each in counted:
-                made = predict(each, work.layers, host, row_bytes=work.row_bytes, epochs=share, hosts=number)
+                made = predict(each, work.layers, host, epochs=share, hosts=number, **rates)
                 alone.setdefault(each.strategy.cache_percent, made)
                 rows.append(_row(work, each, made, alone[each.strategy.cache_percent], way, number, share))
     return rows

@@ -10,11 +10,13 @@ import pytest
 from support.documents import undocumented
 from support.libraries import needs_dgl
 
+from experiments.baselines.pyg_forms import DRAWN, GIVEN, LOADER, forms
 from experiments.baselines.workload import STAGES, Epoch, Order, Outcome
+from experiments.hosts import systems
 from experiments.hosts.__main__ import InRound, command, ratio_rows, run_rows, system_rows
-from experiments.hosts.config import HostsConfig
+from experiments.hosts.config import SYSTEMS, HostsConfig
 from experiments.hosts.namespaces import why_none
-from experiments.hosts.systems import Graph, Ran, processes_of, pyg_form
+from experiments.hosts.systems import Graph, Ran, missing, processes_of, setting_of
 
 CONFIG = HostsConfig(trainers=2, batch_size=64, fan_out=(4, 3), dgl_samplers=1)
 
@@ -62,7 +64,16 @@ def test_pyg_has_a_process_a_trainer(started, tmp_path):
     assert places(processes) == PLACES
     assert {each.environment["GLOO_SOCKET_IFNAME"] for each in processes} == {"eth0"}
     order = Order.read(tmp_path)
-    assert (order.system, order.setting.form, order.workload.share) == ("pyg", pyg_form(), 16)
+    assert (order.system, order.setting.form, order.workload.share) == ("pyg", DRAWN, 16)
+
+
+def test_pygs_loader_runs_where_it_samples(monkeypatch):
+    assert (missing("pyg-loader") is None) == (forms() != (GIVEN,))
+    monkeypatch.setattr(systems, "forms", lambda: (LOADER,))
+    assert missing("pyg-loader") is missing("pyg") is missing("gsplit") is None
+    assert setting_of("pyg-loader", CONFIG).form == LOADER
+    monkeypatch.setattr(systems, "forms", lambda: (GIVEN,))
+    assert "torch-sparse" in missing("pyg-loader")
 
 
 def test_distdgl_has_a_server_a_host_beside_its_trainers(started, tmp_path):
@@ -118,14 +129,17 @@ def test_all_systems_train_on_two_hosts(tmp_path):
     command(["--quick", "--work", str(tmp_path / "work"), "--json", str(tmp_path / "out.json")])
     result = json.loads((tmp_path / "out.json").read_text())
     assert undocumented("Systems on several hosts", result) == []
-    systems = {row["system"]: row for row in result["systems"]}
-    assert list(systems) == ["gsplit", "gsplit-over", "distdgl", "pyg"]
-    assert [row["system"] for row in result["ratios"]] == ["gsplit-over", "distdgl", "pyg"]
+    rows = {row["system"]: row for row in result["systems"]}
+    assert list(rows) == [name for name in SYSTEMS if missing(name) is None]
+    assert [row["system"] for row in result["ratios"]] == [name for name in rows if name != "gsplit"]
     # Ours and PyG have the same mini-batches; DistDGL deals targets by its parts.
-    assert systems["pyg"]["edges"] == systems["gsplit"]["edges"]
-    assert systems["pyg"]["input_rows"] == systems["gsplit"]["input_rows"]
-    assert systems["distdgl"]["edges"] == pytest.approx(systems["gsplit"]["edges"], rel=0.1)
-    assert systems["gsplit-over"]["edges"] < systems["gsplit"]["edges"]
-    assert systems["gsplit-over"]["sent_bytes"] > systems["gsplit"]["sent_bytes"]
-    losses = [row["loss"] for row in systems.values()]
+    assert rows["pyg"]["edges"] == rows["gsplit"]["edges"]
+    assert rows["pyg"]["input_rows"] == rows["gsplit"]["input_rows"]
+    assert rows["distdgl"]["edges"] == pytest.approx(rows["gsplit"]["edges"], rel=0.1)
+    assert rows["gsplit-over"]["edges"] < rows["gsplit"]["edges"]
+    assert rows["gsplit-over"]["sent_bytes"] > rows["gsplit"]["sent_bytes"]
+    counted = ("between_hosts_reduce_bytes", "between_hosts_exchange_bytes")
+    assert [rows["gsplit"][name] > 0 for name in counted] == [True, False]
+    assert [rows["gsplit-over"][name] > 0 for name in counted] == [True, True]
+    losses = [row["loss"] for row in rows.values()]
     assert max(losses) < 1.1 * min(losses)

@@ -52,7 +52,7 @@ MISTAKES = [
     ("full_graph.__main__", "--systems --only ,", "system, dgl"),
     ("full_graph.__main__", "--systems --epochs 2", "--epochs, 3, 2"),
     ("full_graph.__main__", "--systems --accuracy", "--systems, --accuracy"),
-    ("hosts.__main__", "--systems gsplit,dgl", "dgl, gsplit, gsplit-over, distdgl, pyg"),
+    ("hosts.__main__", "--systems gsplit,dgl", "dgl, gsplit, gsplit-over, distdgl, pyg, pyg-loader"),
     ("hosts.__main__", "--systems distdgl", "--systems, gsplit"),
     ("hosts.__main__", "--systems gsplit,gsplit", "--systems"),
     ("hosts.__main__", "--hosts 1", "--hosts, 2, 1"),
