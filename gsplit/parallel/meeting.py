@@ -116,6 +116,8 @@ class Meeting:
         self._welcomed = 0
         """Number of those who came, in this start and in those before, that know the name of this one."""
         self._speaks = False
+        self._end: End | None = None
+        """Why the run ends, once that is read; the store may be gone when this trainer ends."""
         self._pids: dict[int, int] = {}
         """The processes of this host's trainers, by rank."""
 
@@ -219,6 +221,8 @@ class Meeting:
             another = self._of_another() if own.code == OURS and cause is None else None
             return self.write(another or own, self.store)
         except (dist.DistError, RuntimeError):  # the store has ended with its host, or with trainer 0
+            if self._end is not None:
+                return self._end
             if own.code != OURS:
                 return own
             where = "trainer 0" if not self.place.served else "the host of the store"
@@ -234,8 +238,14 @@ class Meeting:
             self._speaks = self._speaks or (store or self.store).add(key, 1) == 1
             return self._speaks
         except (dist.DistError, RuntimeError):
-            # Where the store was trainer 0's, that has ended; the next one of its host speaks.
-            return self.place.local == int(self.place.host == 0 and not self.place.served)
+            # Where the store was trainer 0's, that has ended; it has said what was written, else the next one speaks.
+            with_store = self.place.host == 0 and not self.place.served
+            return self.speaks_alone if not with_store else self.place.local == 1 and self._end is None
+
+    @property
+    def speaks_alone(self) -> bool:
+        """Whether this trainer speaks for its host where the store does not answer."""
+        return self._speaks or self.place.local == 0
 
     def leave(self) -> None:
         """Say that this trainer reads nothing more; the one that has the store waits for the others."""
@@ -280,12 +290,15 @@ class Meeting:
 
     def written(self, store: dist.Store) -> End | None:
         """Why the run ends, where a trainer has written it down."""
-        return pickle.loads(store.get("end")) if store.check(["end"]) else None
+        if self._end is None and store.check(["end"]):
+            self._end = pickle.loads(store.get("end"))
+        return self._end
 
     def write(self, end: End, store: dist.Store) -> End:
         """Write down why the run ends, unless another has; what stands there."""
         there = store.compare_set("end", "", pickle.dumps(end))  # type: ignore[arg-type]
-        return cast("End", pickle.loads(there))
+        self._end = cast("End", pickle.loads(there))
+        return self._end
 
     def killed_here(self, store: dist.Store) -> End | None:
         """What is to be said of a trainer of this host that is gone without a word; None where all are there."""
@@ -376,7 +389,8 @@ def _connected(place: Place, *, opens: bool) -> dist.TCPStore:
         why = str(error).splitlines()[0]
         if is_first:
             raise InputError(
-                f"trainer 0 cannot open a store at MASTER_ADDR and MASTER_PORT, {where}: {why}"
+                f"trainer 0 cannot open a store at MASTER_ADDR and MASTER_PORT, {where}: {why}; where another "
+                "program has that port, set MASTER_PORT to a free one, the same for all trainers"
             ) from None
         raise InputError(
             f"nobody answers at MASTER_ADDR and MASTER_PORT, {where}, within {TIMEOUT.seconds // 60} minutes: {why}; "

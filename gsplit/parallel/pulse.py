@@ -99,10 +99,10 @@ class Pulse:
             self._deaf_s += max(0.0, now_s - looked_s - 2 * LOOK_S)
             looked_s = now_s
             if self._found is not None and now_s > self._found[1] + 2 * BEAT_S:  # the store does not answer
-                self._end(self._found[0], self._place.local == 0)
+                self._end(self._found[0], self._meeting.speaks_alone)
             line = self._silent(now_s)
             if line is not None:
-                self._end(End(line=f"{self._place.name}: {line}", code=OURS), self._place.local == 0)
+                self._end(End(line=f"{self._place.name}: {line}", code=OURS), self._meeting.speaks_alone)
 
     def _silent(self, now_s: float) -> str | None:
         """Who has been silent for too long; None for nobody."""

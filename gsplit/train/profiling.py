@@ -2,14 +2,16 @@
 
 PyTorch's profiler records each trainer, its feed's thread and its GPU's streams; the loop and the feed name the
 stages there. A sampler runs no PyTorch: when it began and how long it took comes with its mini-batches. Trainer 0
-puts all of them on one time line, that of the host's clock.
+puts all of them on one time line, that of the host's clock; those of other hosts are by theirs.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import tempfile
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from torch.profiler import ProfilerActivity, profile, record_function
 from gsplit.device import accelerator
 from gsplit.files import replace_file
 from gsplit.parallel import Member
+from gsplit.parallel.collectives import all_gather_object
 from gsplit.supply.ring import Handle
 from gsplit.terminal import say
 
@@ -69,10 +72,9 @@ class Profiler:
         if recording is not None:
             recording.stop()
         if recording is not None and self._handles:
-            recording.export_chrome_trace(str(self._own(self._member.rank)))
-            self._member.barrier()
+            of_all = all_gather_object(self._events(recording), self._member.group)
             if self._member.rank == 0:
-                self._merge()
+                self._write([event for events in of_all for event in events])
         elif asked and self._member.rank == 0:
             logger.warning("--profile records from mini-batch %d on, and there was none", SKIPPED + 1)
 
@@ -86,16 +88,26 @@ class Profiler:
             with record_function(f"{CLOCK} {time.time_ns()}"):
                 pass
 
-    def _own(self, rank: int) -> Path:
-        return self._run / f".trace-{rank}.json"
-
-    def _merge(self) -> None:
-        sampled = (h for h in self._handles if h.slot is not None and h.begun_ns + h.seconds * 1e9 > self._clock_ns)
-        events = [sampler_event(handle) for handle in sampled]
-        for rank in range(self._member.world):
-            own = self._own(rank)
-            events += trainer_events(json.loads(own.read_text())["traceEvents"], rank)
+    def _events(self, recording: profile) -> list[dict[str, Any]]:
+        """What was recorded of this trainer, and, where it is the first of its host, of the samplers there."""
+        member = self._member
+        with ExitStack() as held:
+            # Another host need not have the folder of the run.
+            far = member.here.start > 0
+            folder = Path(held.enter_context(tempfile.TemporaryDirectory())) if far else self._run
+            own = folder / f".trace-{member.rank}.json"
+            recording.export_chrome_trace(str(own))
+            events = trainer_events(json.loads(own.read_text())["traceEvents"], member.rank)
             own.unlink()
+        if member.local == 0:
+            host = "" if member.hosts == 1 else f"host {member.rank // len(member.here)}, "
+            sampled = (each for each in self._handles if each.slot is not None)
+            events += [
+                sampler_event(each, host) for each in sampled if each.begun_ns + each.seconds * 1e9 > self._clock_ns
+            ]
+        return events
+
+    def _write(self, events: list[dict[str, Any]]) -> None:
         begin = min(event["ts"] for event in events if "ts" in event)
         for event in events:
             if "ts" in event:
@@ -117,13 +129,13 @@ def _all_threads() -> Any:
         return None
 
 
-def sampler_event(handle: Handle) -> dict[str, Any]:
-    """One mini-batch in a sampler, with times in microseconds of the host's clock."""
+def sampler_event(handle: Handle, host: str = "") -> dict[str, Any]:
+    """One mini-batch in a sampler, with times in microseconds of its host's clock; ``host``: what names that."""
     what = {"epoch": handle.ticket.epoch + 1, "batch": handle.ticket.batch}
     return {
         "ph": "X",
         "name": "sample",
-        "pid": f"sampler {handle.pid}",
+        "pid": f"{host}sampler {handle.pid}",
         "tid": 0,
         "ts": handle.begun_ns / 1e3,
         "dur": handle.seconds * 1e6,

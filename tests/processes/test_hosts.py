@@ -19,11 +19,13 @@ from support.runs import all_equal, config_for, records
 from support.runs_of_hosts import assert_same_run, counted, trained_on
 from support.sent_between import assert_sent_between
 
+from experiments.micro.overlap import read_trace, trainers_of
 from gsplit.config.train import TrainConfig
 from gsplit.features.placement import prefixes
 from gsplit.parallel.host_memory import by_first, complete
 from gsplit.runs import checkpoint
 from gsplit.train import epochs, saving
+from gsplit.train.profiling import MINI_BATCHES
 
 DEFAULTS: dict[str, Any] = {name: getattr(TrainConfig, name) for name in ("fan_out", "batch_size")}
 """What subgraphs take nothing of."""
@@ -176,6 +178,18 @@ def resumed_where_one_host_has_the_run(member, config):
 
 def no_folder(*_):
     raise AssertionError("this host has no folder of the run")
+
+
+@pytest.mark.slow
+def test_a_trace_has_the_trainers_of_all_hosts(pool, layouts, tmp_path):
+    config = config_for(layouts(4).path, tmp_path / "run", epochs=4, batch_size=16, profile=True)
+    config.out.mkdir()
+    pool.run(4, trained_on, config, 2)
+    events = read_trace(config.out / "trace.json")
+    assert trainers_of(events) == [0, 1, 2, 3]
+    for name in ("forward", "reduce"):
+        assert len([each for each in events if each["name"] == name]) == 4 * MINI_BATCHES
+    assert not list(config.out.glob(".trace*"))
 
 
 def rows_of_all(member, rows):

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 from support.hosts import free_port
@@ -16,6 +17,7 @@ from gsplit.errors import InputError
 from gsplit.hosts import Place
 from gsplit.parallel import meeting as module
 from gsplit.parallel.meeting import End, Failure, Meeting
+from gsplit.waiting import until
 
 
 def met(world, function):
@@ -164,3 +166,27 @@ def test_a_store_that_outlives_its_trainers_keeps_their_starts_apart(monkeypatch
     assert again.was_begun("run") == again.place.name
     assert again.was_begun("another run") is None
     assert again.job() == first.job() != {}
+
+
+class Gone:
+    """A store whose host has ended."""
+
+    def __getattr__(self, name):
+        raise RuntimeError("Connection reset by peer")
+
+
+@pytest.mark.parametrize("read", [True, False])
+def test_what_was_read_before_the_store_went_is_the_last_word(read):
+    """Of the second trainer of the store's host: the first has said it, before it ended."""
+
+    def live(meeting):
+        if meeting.place.rank == 0:
+            return meeting.write(End(line="host2 has gone", code=1), meeting.store)
+        meeting.place = replace(meeting.place, local=1, here=2)
+        if read:
+            until(lambda: meeting.written(meeting.store), 10.0)
+        meeting.store = Gone()
+        return meeting.end_of(RuntimeError("Connection closed by peer")).line, meeting.speaks()
+
+    line, speaks = met(2, live)[1]
+    assert (line == "host2 has gone", "trainer 0 at" in line, speaks) == (read, not read, not read)
