@@ -28,7 +28,7 @@ class FeaturesConfig(Checked):
     """Type in which host and caches keep feature rows; other than stored takes a copy of them, shared by all
     trainers. The model computes in --precision. With bf16-mixed, stored is bfloat16 where rows are copied for each
     mini-batch, if the host has memory for it."""
-    cache: Annotated[CacheName, Only(strategy=SAMPLED), AsksForNothing("none"), COST] = "auto"
+    cache: Annotated[CacheName, Only(strategy=SAMPLED), Only(splits=True), AsksForNothing("none"), COST] = "auto"
     """Feature rows that trainers keep: none; partitioned (each row on one trainer; with data, read from its peers as
     in Quiver); replicated (data only: each trainer what is hottest for its own share of the training vertices, as in
     PaGraph). auto is partitioned with split on GPUs or where --cache-size is given, else none."""

@@ -47,9 +47,10 @@ class ParallelConfig(Checked):
     to all; 1d-sparse: only those that are needed; 1.5d, 2d, 3d: a grid of trainers, as CAGNET; columns: each trainer
     sums all rows, but some columns; rotate (gcn): a grid whose axes change roles from layer to layer, as Plexus.
     auto: shared on the CPU, 1d-sparse on GPUs."""
-    grid: Annotated[tuple[int, ...] | None, Accepted(_check_grid), Only(strategy="full")] = None
+    grid: Annotated[tuple[int, ...] | None, Accepted(_check_grid), Only(strategy=("full", "split"))] = None
     """full: trainers along the rows of the adjacency, its columns, and the features: R,K,F, with R*K*F of --gpus; for
-    rotate along x, y and z. By default as even as --algorithm allows."""
+    rotate along x, y and z. By default as even as --algorithm allows. split, with --sampling uniform, saint or
+    clusters: the trainers of a split group, R*K*F of them, compute a subgraph on such a grid, as ScaleGNN."""
     permutation: Annotated[Permutation, Only(strategy="full"), Only(algorithm="rotate"), COST] = "double"
     """full, rotate: single: all levels have the vertices in the layout's order; double: every other one in an order
     of its own, drawn from --seed, which evens blocks out."""

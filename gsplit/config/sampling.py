@@ -173,7 +173,9 @@ class SamplingConfig(Checked):
         int, Range(1), Only(strategy=SAMPLED), Only(sampling=("neighbours", *LAYERWISE)), RESULTS, FixedInEpoch()
     ] = 512
     """Targets of one mini-batch over ALL trainers together (DGL and PyG count per GPU)."""
-    samplers: Annotated[int | None, Range(0), Only(strategy=SAMPLED), AsksForNothing(0), COST] = None
+    samplers: Annotated[int | None, Range(0), Only(strategy=SAMPLED), Only(splits=True), AsksForNothing(0), COST] = (
+        None
+    )
     """Processes that sample and split mini-batches ahead of training. By default the cores that the trainers leave
     over, at least 1 and at most 2 for each trainer, 8 for each GPU; 0 lets every trainer sample for itself."""
     slots: Annotated[int | None, Range(1, MAX_SLOTS), Only(strategy=SAMPLED), Only(sampler_processes=True), COST] = (

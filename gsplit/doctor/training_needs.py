@@ -81,7 +81,7 @@ def needs_of(run: Run) -> TrainingNeeds:
     layout, process = open_layout(run.layout, trusted=True), process_bytes()  # before a step takes some
     on_cpu = run.config.device == accelerator.HOST
     cache_bytes = cached_bytes(run.config, run.strategy, layout)
-    engine = engine_of(run.config.strategy)
+    engine = engine_of(run.config)
     step = run.step or dry_run_of(engine, run)
     host_step = (dry_run_of(engine, run, on_host=True) or step) if on_cpu else None
     on_device = list(_of_a_device(run, step, cache_bytes if not on_cpu else 0))

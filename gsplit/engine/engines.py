@@ -1,8 +1,9 @@
 """Engines: ways to lay training over the trainers, and the one that a run's strategy names.
 
 The loop, the launcher, checkpoints, metrics and evaluation know an engine by the methods of :class:`Engine`
-alone. ``split`` and ``data`` are one engine, :class:`gsplit.engine.sampled.engine.Sampled`, ``full`` is another,
-:class:`gsplit.engine.whole.WholeGraph`; a user's own is named as package.module:Class.
+alone. ``split`` and ``data`` are one engine, :class:`gsplit.engine.sampled.engine.Sampled`, ``split`` with a grid is
+another, :class:`gsplit.engine.gridded.SubgraphGrids`, and ``full`` a third, :class:`gsplit.engine.whole.WholeGraph`.
+A user's own is named as package.module:Class.
 """
 
 from __future__ import annotations
@@ -68,12 +69,17 @@ class Engine(Protocol):
         """
 
 
-def engine_of(strategy: str) -> Engine:
-    """The engine that ``--strategy`` names.
+def engine_of(config: Placed | Resolved) -> Engine:
+    """The engine that ``--strategy`` names; with ``--grid`` that of mini-batches on grids.
 
     Raises:
         InputError: where there is none.
     """
+    strategy = config.strategy
+    if strategy == "split" and config.grid is not None:
+        from gsplit.engine.gridded import SubgraphGrids
+
+        return SubgraphGrids()
     if strategy in SAMPLED:
         from gsplit.engine.sampled import Sampled
 
@@ -102,7 +108,7 @@ def resolved_by_engine(config: Placed, layout: Layout) -> tuple[Engine, Resolved
     Raises:
         InputError: where there is no such engine, or it, which may be a user's, decides less than a run needs.
     """
-    strategy, engine = config.strategy, engine_of(config.strategy)
+    strategy, engine = config.strategy, engine_of(config)
     resolved = engine.resolve(config, layout)
     if not isinstance(resolved, Resolved):
         raise InputError(f"--strategy {strategy}: its resolve gives {resolved!r}, not config.resolved(...)")

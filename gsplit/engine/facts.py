@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from gsplit.config.resolved import Resolved
-from gsplit.config.rules import Not
+from gsplit.config.rules import Not, given
 from gsplit.data.graph import Task
 from gsplit.engine.objectives.own_loss import OwnLoss, is_built_in
 from gsplit.engine.objectives.pairs import OwnPairLoss
@@ -31,10 +31,17 @@ def facts_of(
         "task": task,
         "built_in_loss": is_built_in(own_loss),
         "sampler_processes": config.samplers > 0 or Not("with --samplers 0"),
+        "splits": _splits(config),
         "rows_exchanged": _rows_exchanged(config),
         "sums_exchanged": _sums_exchanged(config, described),
         "validation": config.validates or Not("where nothing is validated"),
     }
+
+
+def _splits(config: Resolved) -> bool | Not:
+    """Return whether samplers draw mini-batches and split them, and trainers exchange what splits lack."""
+    on_grid = config.strategy == "split" and config.grid is not None
+    return not on_grid or Not(f"with {given('grid', config.grid)}: each trainer cuts its block, and rows move by it")
 
 
 def _rows_exchanged(config: Resolved) -> bool | Not:
@@ -46,6 +53,8 @@ def _rows_exchanged(config: Resolved) -> bool | Not:
 
 def _sums_exchanged(config: Resolved, described: Described) -> bool | Not:
     """Return whether trainers may send each other sums in the place of rows."""
+    if isinstance(splits := _splits(config), Not):
+        return splits
     if config.sampling not in ("neighbours", "clusters"):
         return Not(f"with --sampling {config.sampling}: sums have no scales")
     if not described.takes_sums:

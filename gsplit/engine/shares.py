@@ -35,7 +35,7 @@ def shares(run: Run, layout: Layout) -> str | None:
     targets = float(min(config.batch_size, len(train_idx)))
     named, about = f" (--batch-size {config.batch_size}, over all, not per GPU)", ""
     if config.sampling in SUBGRAPHS:
-        targets, named = len(train_idx) / engine_of(config.strategy).num_batches(run, layout), ""
+        targets, named = len(train_idx) / engine_of(config).num_batches(run, layout), ""
         about = "about "
     splits, micro = run.strategy.splits, run.strategy.micro_batches
     offsets = split_offsets(layout, splits)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TypedDict
+from typing import NamedTuple, TypedDict
 
 import numpy as np
 import torch
@@ -40,6 +40,19 @@ class EdgeData(TypedDict):
     """[num_destinations] int32 numbers of in-edges in the whole graph, which such sums stand for."""
     sums_all: frozenset[int]
     """Layers whose sums stand for all in-edges in the whole graph, as far as models that take weights ask."""
+
+
+class Estimated(NamedTuple):
+    """The kept in-edges of some vertices, where their sums stand for those over all."""
+
+    scales: NDArray[np.float64]
+    """[edges] what each counts in sums and means that know no weights."""
+    numbers: NDArray[np.int32]
+    """[destinations] numbers of in-edges in the whole graph."""
+    weights: NDArray[np.float64] | None = None
+    """[edges] what each counts in weighted sums; None where there are none, or the model takes none."""
+    whole_weights: NDArray[np.float64] | None = None
+    """[destinations] weights of all in-edges in the whole graph."""
 
 
 class EdgeLoader:
@@ -135,27 +148,52 @@ class EdgeLoader:
         return data
 
     def _load_estimate(self, segment: Segment, layer: int, data: EdgeData) -> None:
-        scales, ids = segment.scales(layer), segment.edge_ids(layer)
+        scales = segment.scales(layer)
         assert scales is not None
         each = scales[segment.indices(layer)]
         rows = np.repeat(np.arange(segment.layers[layer].num_destinations), np.diff(segment.indptr(layer)))
         if segment.sure_loops:
             each[segment.indices(layer) == rows] = 1  # the first sources are the destinations
         destinations = segment.vertices[: segment.layers[layer].num_destinations]
-        numbers = self._graph.indptr[destinations + 1] - self._graph.indptr[destinations]
-        factors = edge_factors(each, rows, numbers.astype(np.float64), None, self._estimate)
-        data["edge_scales"][layer] = self.tensor(factors)
-        data["whole_degrees"][layer] = accelerator.moved(numbers.astype(np.int32), self._device)
+        found = self.estimated(destinations, rows, each, segment.edge_ids(layer))
+        data["edge_scales"][layer] = self.tensor(found.scales)
+        data["whole_degrees"][layer] = accelerator.moved(found.numbers, self._device)
         if data["edge_weights"] is None:
             return
-        if not self.weights:
+        if found.weights is None or found.whole_weights is None:
             data["edge_weights"][layer] = data["edge_scales"][layer]
             return
+        data["edge_weights"][layer] = self.tensor(found.weights)
+        data["drawn_weights"][layer] = self.tensor(found.whole_weights)
+
+    def estimated(
+        self,
+        destinations: NDArray[np.int64],
+        rows: NDArray[np.integer],
+        scales: NDArray[np.float32],
+        ids: NDArray[np.int64] | None,
+    ) -> Estimated:
+        """What the kept in-edges of some vertices count, for sums that stand for all.
+
+        Args:
+            destinations: [n] layout ids.
+            rows: [edges] the destination of each kept edge, from 0 on; all kept edges of a destination are there.
+            scales: [edges] of the sources.
+            ids: [edges] positions in the layout; None where the model takes no weights.
+
+        Raises:
+            ValueError: without positions for a model that takes weights.
+        """
+        numbers = self._graph.indptr[destinations + 1] - self._graph.indptr[destinations]
+        factors = edge_factors(scales, rows, numbers.astype(np.float64), None, self._estimate)
+        found = Estimated(scales=factors, numbers=numbers.astype(np.int32))
+        if not self.weights:
+            return found
         if ids is None:
             raise ValueError("the segment carries no edge ids, which the weights of its edges are found by")
         weights, whole = self._weights_of(ids).astype(np.float64), self._weighted_degrees[destinations]
-        data["edge_weights"][layer] = self.tensor(weights * edge_factors(each, rows, whole, weights, self._estimate))
-        data["drawn_weights"][layer] = self.tensor(whole)
+        weighted = weights * edge_factors(scales, rows, whole, weights, self._estimate)
+        return found._replace(weights=weighted, whole_weights=whole)
 
     def degrees_of(self, vertices: NDArray[np.int64]) -> Tensor:
         """Degrees of vertices in the whole graph, [n] on the device; of weights where edges carry them.

@@ -16,17 +16,18 @@ serve forward, those out of the own sources backward.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.profiler import record_function
 
 from gsplit.full.common_rows import CommonRows
-from gsplit.full.levels import Levels
 from gsplit.full.moves import Moves, Side
 from gsplit.full.plans import COLUMNS, FEATURES, ROWS
 from gsplit.full.shards import Shard
@@ -68,9 +69,8 @@ class Sizes:
     """Rows that each member of a group brings: along ``rows`` of sources, along ``columns`` of destinations."""
 
     @classmethod
-    def of(cls, levels: Levels, level: int, grid: Grid, rank: int, axis: str) -> Sizes:
-        """The sizes of a level's rows where they are gathered along ``axis``."""
-        sizes = levels.sizes[:, level]
+    def of(cls, sizes: NDArray[np.int64], grid: Grid, rank: int, axis: str) -> Sizes:
+        """The sizes of rows, [P] on each trainer, where they are gathered along ``axis``."""
 
         def of_group(member: int) -> list[int]:
             return [int(sizes[peer]) for peer in grid.group(member, FEATURES)]
@@ -122,6 +122,13 @@ class GridOperator:
         turned = transposed(shard, sum(sources.across)) if returns else None
         self._shard = self._cut(shard, sources, destinations, (ROWS, COLUMNS))
         self._turned = None if turned is None else self._cut(turned, destinations, sources, (COLUMNS, ROWS))
+
+    def tensors(self) -> Iterator[Tensor]:
+        """The edges, forward and backward."""
+        for cut in (self._shard, self._turned):
+            shards = [cut.own, *cut.blocks] if isinstance(cut, Cut) else [cut]
+            for edges, weight in filter(None, shards):
+                yield from (edges.indptr, edges.indices, *([] if weight is None else [weight]))
 
     def forward(self, x: Tensor, by: Factors, *, weighted: bool) -> Tensor:
         """Sums of the own destinations."""

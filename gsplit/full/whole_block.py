@@ -1,4 +1,7 @@
-"""The block of one layer of the whole graph, where all trainers sum together: an operator as convolutions see it."""
+"""The block of one layer whose sums trainers take together: an operator as convolutions see it.
+
+It is a layer of the whole graph, or of a subgraph that is computed as one (:mod:`gsplit.engine.gridded`).
+"""
 
 from __future__ import annotations
 
@@ -20,10 +23,10 @@ from gsplit.parallel.checker import CollectiveChecker, Step
 
 @dataclass(frozen=True, kw_only=True)
 class WholeBlock(Neighbourhood):
-    """One layer of the whole graph: from all vertices of level l-1 (sources) to all of level l (destinations)."""
+    """One layer: from all vertices of level l-1 (sources) to all of level l (destinations)."""
 
     sums_all: bool = True
-    """Sums are over all in-edges."""
+    """Sums are over all in-edges of the whole graph, or stand for them."""
     num_own_sources: int
     """Number of this trainer's sources."""
     num_destinations: int
@@ -33,11 +36,14 @@ class WholeBlock(Neighbourhood):
     operator: Operator
     """What sums over the in-edges, on all trainers together."""
     in_degrees: Tensor
-    """Number of in-edges of each own destination, int32 [num_destinations]."""
+    """Number of in-edges of each own destination that sums stand for, int32 [num_destinations]."""
     in_weights: Tensor | None
     """Sum of their weights, [num_destinations]; None where the model takes none."""
     degrees: Tensor | None
     """Degree of each own source, [num_own_sources], as :meth:`graph_degrees` gives it; None: the model wants none."""
+    estimates: bool = False
+    """Whether each edge counts what the operator has of it in every sum, for sums that stand for those of more edges
+    (:mod:`gsplit.features.estimates`)."""
     comm: BatchComm
     """The communicator of the mini-batch."""
 
@@ -88,6 +94,7 @@ class WholeBlock(Neighbourhood):
         if x.shape[0] != self.num_own_sources:
             raise ValueError(f"the block has {self.num_own_sources} own source rows, x has {x.shape[0]}")
         comm = self.comm
+        weighted = weighted or self.estimates
         args = _WholeSumArgs(operator=self.operator, layer=self.layer, checker=comm.checker, weighted=weighted, by=by)
         # As of exchanged rows: before a later layer gradients come back on all trainers, or some would wait.
         if not (torch.is_grad_enabled() and (x.requires_grad or self.layer > 1)):

@@ -259,7 +259,7 @@ def _memory_here(meeting: Meeting, decided: Decided, layout: Layout) -> Iterator
         with closing(shared), closing(end):
             yield shared, end
         return
-    engine = engine_of(run.config.strategy)
+    engine = engine_of(run.config)
     assert isinstance(engine, Sampled | WholeGraph)
     here = range(place.rank, place.rank + place.here)
     supplier = Supplier(engine.supplied(run, layout, decided.position, here))

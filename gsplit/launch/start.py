@@ -63,7 +63,7 @@ def launch(run: Run, trainer: Callable[..., dict[str, Any] | None], position: Po
             logger.info(line)
         shared = held.enter_context(closing(Shared.create(run.trainers)))
         port = held.enter_context(rendezvous(run.trainers))
-        engine = engine_of(run.config.strategy)
+        engine = engine_of(run.config)
         supply = held.enter_context(engine.supply(run, layout, position))
         variables = {name: value for name, value in PASSIVE.items() if name not in os.environ}
         with environment(variables | QUIET if run.config.profile else variables):

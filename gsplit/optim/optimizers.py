@@ -39,7 +39,9 @@ OPTIMIZERS = {name: _named(name) for name in get_args(OptimizerName)}
 
 def optimizer_of(config: OptimisationConfig, parameters: Sequence[nn.Parameter]) -> torch.optim.Optimizer:
     """The optimizer that ``config`` names, over the parameters that are trained."""
-    settings = {**_settings(config), "fused": _can_be_fused(parameters)}
+    settings = _settings(config)
+    if _can_be_fused(parameters):
+        settings["fused"] = True
     return OPTIMIZERS[config.optimizer](parameters, **settings)
 
 
@@ -47,13 +49,13 @@ def follow(optimizer: torch.optim.Optimizer, config: OptimisationConfig) -> None
     """Give an optimizer that was restored the settings of the configuration, which may have changed since."""
     for group in optimizer.param_groups:
         group.update(_settings(config))
-        if not _can_be_fused(group["params"]):  # it may be restored from a run on a GPU
+        if group.get("fused") and not _can_be_fused(group["params"]):  # it was restored from a run on a GPU
             group["fused"] = None
 
 
-def _can_be_fused(parameters: Sequence[nn.Parameter]) -> bool | None:
-    """Whether one kernel makes the step of all; None, PyTorch's own choice, where there is none."""
-    return all(accelerator.has_fused_steps(parameter.device) for parameter in parameters) or None
+def _can_be_fused(parameters: Sequence[nn.Parameter]) -> bool:
+    """Whether one kernel can make the step of all."""
+    return all(accelerator.has_fused_steps(parameter.device) for parameter in parameters)
 
 
 def _settings(config: OptimisationConfig) -> dict[str, Any]:

@@ -10,7 +10,7 @@ beforehand.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -90,8 +90,7 @@ class SaintSampler(SetSampler):
         self._layers, self._darts, self._line = layers, darts, line
 
     def _keep(self, start: NDArray[np.int64], targets: int, about: tuple[int, int, int, int]) -> None:
-        chances = -np.expm1(-self._darts * self._line.shares(start))
-        scales = (1 / chances).astype(np.float32)
+        scales = _scales(self._line, self._darts, start)
         self._core.sample_subgraph(start, targets, self._layers, scales, None, *about, self._edge_ids)
 
 
@@ -102,6 +101,7 @@ class Saint:
     Plan and sampler of a process share a line of 16 bytes a vertex.
     """
 
+    draws_targets: ClassVar[bool] = True
     subgraph: str
     """Darts of a set: a number, or a share of all vertices such as ``10%``. Some hit the same vertex, so sets are
     smaller."""
@@ -129,6 +129,10 @@ class Saint:
             layout, offsets, layers=self.layers, darts=self._darts(layout), line=self._line(layout), **options
         )
 
+    def scales(self, layout: Layout, vertices: NDArray[np.int64]) -> NDArray[np.float32]:
+        """What an edge from each vertex of a set counts, and its loss: 1 over its chance to be there."""
+        return _scales(self._line(layout), self._darts(layout), vertices)
+
     def _darts(self, layout: Layout) -> int:
         return set_size(self.subgraph, layout.graph.num_vertices)
 
@@ -138,3 +142,8 @@ class Saint:
             line = MassLine(layout, source_masses(layout.graph, self.importance, own=True))
             _LINES[id(layout), self.importance] = line
         return line
+
+
+def _scales(line: MassLine, darts: int, vertices: NDArray[np.int64]) -> NDArray[np.float32]:
+    chances = -np.expm1(-darts * line.shares(vertices))
+    return (1 / chances).astype(np.float32)

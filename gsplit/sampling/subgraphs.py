@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -122,7 +122,7 @@ class SubgraphSampler(SetSampler):
         self._layers, self._scaled, self._all = layers, scaled, layout.graph.num_vertices
 
     def _keep(self, start: NDArray[np.int64], targets: int, about: tuple[int, int, int, int]) -> None:
-        scale = (self._all - 1) / max(1, len(start) - 1) if self._scaled else None
+        scale = scale_in_set(len(start), self._all) if self._scaled else None
         self._core.sample_subgraph(start, targets, self._layers, None, scale, *about, self._edge_ids)
 
 
@@ -134,6 +134,7 @@ class Uniform:
     place of a permutation a step, so that a set is as random and every vertex is met once an epoch.
     """
 
+    draws_targets: ClassVar[bool] = False
     subgraph: str
     """Vertices of a set: a number, or a share of all such as ``10%``."""
     layers: int
@@ -161,6 +162,12 @@ class Uniform:
         """The sampler that cuts subgraphs out."""
         return SubgraphSampler(layout, offsets, layers=self.layers, scaled=self.scaled, **options)
 
+    def scales(self, layout: Layout, vertices: NDArray[np.int64]) -> NDArray[np.float32] | None:
+        """What an edge from each vertex of a set counts."""
+        if not self.scaled:
+            return None
+        return np.full(len(vertices), scale_in_set(len(vertices), layout.graph.num_vertices), np.float32)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Clusters:
@@ -170,6 +177,7 @@ class Clusters:
     2019, section 3.2. The sets are those of the layout, so no other rule depends on the partition as this one does.
     """
 
+    draws_targets: ClassVar[bool] = False
     clusters: int
     """Parts of a set, q."""
     layers: int
@@ -192,6 +200,38 @@ class Clusters:
     def sampler(self, layout: Layout, offsets: NDArray[np.int64], **options: Any) -> SubgraphSampler:
         """The sampler that cuts subgraphs out."""
         return SubgraphSampler(layout, offsets, layers=self.layers, scaled=False, **options)
+
+    def scales(self, layout: Layout, vertices: NDArray[np.int64]) -> None:
+        """Nothing: edges to other clusters are left out, and those that are kept count 1."""
+
+
+@runtime_checkable
+class OfSets(Protocol):
+    """A rule whose mini-batches are sets of vertices with all edges between them."""
+
+    draws_targets: ClassVar[bool]
+    """Whether what an edge from a training vertex counts is what its loss counts, too."""
+
+    def num_batches(self, layout: Layout, *, batch_size: int, micro_batches: int = 1) -> int:
+        """Number of mini-batches of an epoch."""
+
+    def plan(
+        self, layout: Layout, *, batch_size: int, seed: int, micro_batches: int = 1, fixed_shares: bool = False
+    ) -> SetPlan:
+        """The sets of a run."""
+
+    def scales(self, layout: Layout, vertices: NDArray[np.int64]) -> NDArray[np.float32] | None:
+        """Return what an edge from each vertex of a set counts, but for one to itself; None: 1 each.
+
+        Args:
+            layout: that the set is of.
+            vertices: layout ids of the whole set.
+        """
+
+
+def scale_in_set(size: int, num_vertices: int) -> float:
+    """What an edge inside a random set stands for: 1 over the chance that its source is there where its end is."""
+    return (num_vertices - 1) / max(1, size - 1)
 
 
 def set_size(subgraph: str, num_vertices: int) -> int:

@@ -63,7 +63,7 @@ class Trainer(Components):
 
     def __init__(self, member: Member, run: Run, shared: Shared) -> None:
         self.run, self.shared = run, shared
-        self._engine = engine = engine_of(run.config.strategy)
+        self._engine = engine = engine_of(run.config)
         self.member = member = with_mail(with_checker(member.on(engine.grid(run)), shared.checker), shared.sums)
         layout = open_for(run.config)
         check_room(run, layout, member)

@@ -85,6 +85,8 @@ ROWS = {
     "uniform, unbiased": (2, {**SUBGRAPH, **DATA, "sampling": "uniform", "estimate": "unbiased"}),
     "saint": (2, {**SUBGRAPH, **GCN, "sampling": "saint"}),
     "saint, unbiased": (2, {**SUBGRAPH, "sampling": "saint", "estimate": "unbiased"}),
+    "uniform, on a grid": (4, {**SUBGRAPH, "sampling": "uniform", "grid": (2, 1, 2), "prefetch": 2}),
+    "saint, on grids": (4, {**SUBGRAPH, **GCN, "sampling": "saint", "grid": (1, 2, 1), "exchange_dtype": "bfloat16"}),
     "clusters": (2, {**SUBGRAPH, "sampling": "clusters", "subgraph": None, "clusters": 1}),
     "split, all cached": (2, {**STRATEGIES["split, all cached"], "evaluate": "sampled"}),
     "data": (2, {**STRATEGIES["data"], "feature_dtype": "float32"}),

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -238,14 +237,14 @@ def of_chain(member, algorithm, grid, made):
     ``made`` keeps the operators by device, since they take longer than their sums.
     """
     plan, draw = plan_of(algorithm, member.world, grid=grid), torch.Generator().manual_seed(member.rank)
-    levels = SimpleNamespace(sizes=np.array([[OWN - 10 * peer, OWN - 7 * peer] for peer in range(member.world)]))
-    sources = Sizes.of(levels, 0, plan.grid, member.rank, ROWS)
-    destinations = Sizes.of(levels, 1, plan.grid, member.rank, COLUMNS)
+    sizes = np.array([[OWN - 10 * peer, OWN - 7 * peer] for peer in range(member.world)])
+    sources = Sizes.of(sizes[:, 0], plan.grid, member.rank, ROWS)
+    destinations = Sizes.of(sizes[:, 1], plan.grid, member.rank, COLUMNS)
     indptr = torch.randint(0, 9, (sum(destinations.across) + 1,), generator=draw).cumsum(0).int()
     indptr[0] = 0
     indices = torch.randint(0, sum(sources.across), (int(indptr[-1]),), dtype=torch.int32, generator=draw)
     weight = torch.rand(len(indices), generator=draw)
-    x, grad = (torch.randn(int(n), 32, generator=draw) for n in levels.sizes[member.rank])
+    x, grad = (torch.randn(int(n), 32, generator=draw) for n in sizes[member.rank])
     if member.device not in made:
         edges = Edges(indptr=indptr.to(member.device), indices=indices.to(member.device))
         shard, moves = Shard(edges, weight.to(member.device)), Moves.of(member.on(plan.grid))

@@ -235,8 +235,8 @@ class WholeBatches:
         return GridOperator(
             on_device(shard, self._components.member.device, self._components.run.dtype),
             moves,
-            Sizes.of(levels, layer - 1, grid, rank, ROWS),
-            Sizes.of(levels, layer, grid, rank, COLUMNS),
+            Sizes.of(levels.sizes[:, layer - 1], grid, rank, ROWS),
+            Sizes.of(levels.sizes[:, layer], grid, rank, COLUMNS),
             returns=self._returns(layer),
         )
 

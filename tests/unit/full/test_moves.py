@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from contextlib import nullcontext
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -128,10 +127,7 @@ def chains(member, table, weights, levels):
             Edges(indptr=torch.from_numpy(indptr), indices=torch.from_numpy(indices)), torch.from_numpy(weight)
         )
         operator = GridOperator(
-            shard,
-            moves,
-            Sizes.of(SimpleNamespace(sizes=levels), 0, grid, rank, ROWS),
-            Sizes.of(SimpleNamespace(sizes=levels), 1, grid, rank, COLUMNS),
+            shard, moves, Sizes.of(levels[:, 0], grid, rank, ROWS), Sizes.of(levels[:, 1], grid, rank, COLUMNS)
         )
         counters = moves.counters
         comm = BatchComm(member.group, counters, torch.device("cpu"))

@@ -1,0 +1,203 @@
+"""Subgraphs on process grids: what is learned is what one trainer a group learns from the same sets."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from support.messages import line_with
+from support.runs import config_for, records, trainer_of
+
+import gsplit
+from gsplit import TrainConfig
+from gsplit.errors import InputError
+from gsplit.full import GridPlan
+from gsplit.full.volumes import volumes, widths_of_sums
+from gsplit.runs import checkpoint
+from gsplit.sampling import Uniform
+from gsplit.train import loop
+from gsplit.train.progress import mini_batch_counts
+
+EXACT = {
+    "dtype": "float64",
+    "epochs": 2,
+    "num_layers": 3,
+    "optimizer": "sgd",  # Adam divides the gradient of a bias before batch normalisation, rounding, by itself
+    "lr": 0.1,
+    "momentum": 0.9,
+    "samplers": 0,
+    "fan_out": TrainConfig().fan_out,  # as where it is not given
+    "batch_size": TrainConfig().batch_size,
+}
+GRIDS = [(1, 1, 1), (2, 1, 1), (1, 2, 1), (1, 1, 2), (2, 2, 1), (2, 1, 2)]
+LAID_OUT = [(groups, grid) for groups in (1, 2) for grid in GRIDS if groups * np.prod(grid) <= 4]
+MODELS = {
+    "sage": {"model": "sage"},
+    "gcn, batch norm": {"model": "gcn", "norm": "batch"},
+    "sage, rms, residual, projected": {
+        "model": "sage",
+        "norm": "rms",
+        "residual": True,
+        "input_projection": True,
+        "output_projection": True,
+    },
+}
+RULES = {
+    "few": {"sampling": "uniform", "subgraph": "4%"},  # trainers and groups without a training vertex
+    "uniform": {"sampling": "uniform", "subgraph": "25%"},
+    "unbiased": {"sampling": "uniform", "subgraph": "25%", "estimate": "unbiased"},
+    "saint": {"sampling": "saint", "subgraph": "40%"},
+    "clusters": {"sampling": "clusters", "clusters": 1},
+}
+ALL = list(itertools.product(MODELS, RULES, LAID_OUT))
+
+
+@pytest.fixture(scope="module")
+def wanted():
+    """Weights, losses and edges of one trainer a group, by model, rule and number of groups."""
+    return {}
+
+
+def learned(layout, run, **flags):
+    gsplit.train(config=config_for(layout.path, run, **{**EXACT, **flags}))
+    epochs = [(record["loss"], record["traffic"]["computed_edges"]) for record in records(run)]
+    return checkpoint.load_state(run, checkpoint.MODEL), *zip(*epochs, strict=True)
+
+
+@pytest.mark.cases(12)
+@pytest.mark.parametrize(("model", "rule", "laid_out"), ALL)
+def test_weights_are_those_of_one_trainer_a_group(here, wanted, weighted_layouts, tmp_path, model, rule, laid_out):
+    groups, grid = laid_out
+    flags, layout, name = {**MODELS[model], **RULES[rule]}, weighted_layouts(4), (model, rule, groups)
+    if name not in wanted:
+        wanted[name] = learned(layout, tmp_path / "alone", gpus=groups, split_group=1, **flags)
+    (weights, losses, edges), (same, same_losses, same_edges) = (
+        wanted[name],
+        learned(layout, tmp_path / "run", gpus=groups * int(np.prod(grid)), grid=grid, **flags),
+    )
+    assert same_losses == pytest.approx(losses, rel=1e-10)
+    assert same_edges == edges
+    for key, weight in weights.items():
+        assert (weight - same[key]).abs().max() <= 1e-10, key
+
+
+def counted(member, config):
+    """What each mini-batch of a run sent, loaded and summed over, on one trainer."""
+    trainer = trainer_of(member, config)
+    feed, found = trainer.feed, []
+
+    def watched():
+        for mini_batch in feed:
+            found.append(mini_batch)
+            yield mini_batch
+
+    trainer.feed = watched()
+    loop.train(trainer)
+    return [(each.epoch, each.batch, mini_batch_counts(each, 0)) for each in found]
+
+
+def sets_of(layout, epoch, batch, groups):
+    """[groups, P, 2] numbers of the vertices of a mini-batch's sets on each part, and of training vertices."""
+    plan = Uniform(subgraph="25%", layers=3).plan(layout, batch_size=0, seed=0, micro_batches=groups)
+    ends = layout.offsets
+    return np.array(
+        [
+            [np.histogram(vertices, ends)[0] for vertices in (everyone, targets)]
+            for everyone, targets in zip(plan.sets(epoch, batch), plan.micro_batches(epoch, batch), strict=True)
+        ]
+    ).transpose(0, 2, 1)
+
+
+@pytest.mark.cases(3)
+@pytest.mark.parametrize("exchange_dtype", ["model", "bfloat16"])
+@pytest.mark.parametrize(
+    ("groups", "grid"),
+    [(1, (2, 2, 1)), (1, (2, 1, 2)), (1, (1, 2, 2)), (2, (2, 1, 1)), (2, (1, 1, 2)), (1, (1, 1, 4))],
+)
+def test_what_moves_is_what_the_formula_says(pool, layouts, tmp_path, groups, grid, exchange_dtype):
+    """As integers, on every trainer and in every mini-batch; each row of features is loaded once an epoch."""
+    inside = int(np.prod(grid))
+    layout, world, plan = layouts(inside), groups * inside, GridPlan(algorithm="3d", sizes=grid)
+    flags = {**EXACT, **RULES["uniform"], "grid": grid, "exchange_dtype": exchange_dtype, "evaluate": "none"}
+    config = config_for(layout.path, tmp_path / "run", model="sage", **flags)
+    pairs = [(layout.graph.num_features, 8), (8, 8), (8, layout.graph.num_classes)]
+    widths = widths_of_sums(pairs, first_kept=False, first_returns=False, epoch=0)
+    of_ranks, loaded = pool.run(world, counted, config), 0
+    for rank, mini_batches in enumerate(of_ranks):
+        group, place = divmod(rank, inside)
+        for epoch, batch, counts in mini_batches:
+            every, targets = sets_of(layout, epoch, batch, groups)[group].T
+            sizes = np.stack([every, every, every, targets], axis=1)
+            wanted = volumes(plan, sizes, widths, 2 if exchange_dtype == "bfloat16" else 8, place)
+            assert {key: counts[key] for key in wanted} == wanted, (rank, epoch, batch)
+            loaded += counts["host_rows"]
+    assert loaded == EXACT["epochs"] * layout.graph.num_vertices
+    assert sum(wanted.values())
+
+
+def own_edges_alone(member, config):
+    """Losses and weights, where edges into vertices of other grid rows lead to no vertex that there is."""
+    trainer = trainer_of(member, config)
+    graph, rows = trainer.layout.graph, trainer.member.grid.size("rows")
+    own = np.repeat(np.arange(trainer.layout.parts), np.diff(trainer.layout.offsets)) * rows // trainer.layout.parts
+    indices = np.array(graph.indices)
+    indices[np.repeat(own != trainer.member.coordinate("rows"), np.diff(graph.indptr))] = np.iinfo(indices.dtype).max
+    object.__setattr__(graph, "indices", indices)
+    loop.train(trainer)
+    return [parameter.detach() for parameter in trainer.model.parameters()]
+
+
+def test_no_edge_into_another_grid_row_is_read(pool, here, wanted, layouts, tmp_path):
+    flags = {**EXACT, **RULES["uniform"], "model": "sage", "grid": (2, 2, 1), "evaluate": "none"}
+    weights, *_ = learned(layouts(4), tmp_path / "alone", gpus=4, **flags)
+    config = config_for(layouts(4).path, tmp_path / "run", **flags)
+    for same in pool.run(4, own_edges_alone, config):
+        for weight, other in zip(weights.values(), same, strict=True):
+            assert (weight - other).abs().max() <= 1e-10
+
+
+def test_what_grids_have_no_use_for_is_told(here, layouts, tmp_path, caplog):
+    flags = {**EXACT, **RULES["clusters"], "model": "sage", "grid": (1, 1, 2), "gpus": 2, "epochs": 1, "samplers": 2}
+    learned(layouts(2), tmp_path / "run", **flags, exchange="auto", cache="partitioned")
+    told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    for flag in ("--samplers 2", "--exchange auto", "--cache partitioned"):
+        assert any(line.startswith(flag) and "no effect with --grid 1,1,2" in line for line in told), told
+
+
+MISTAKES = {
+    "of neighbours": ({"grid": (2, 1, 1)}, ("--grid 2,1,1", "--sampling is neighbours", "drop it")),
+    "not dividing": ({"grid": (3, 1, 1), **RULES["uniform"]}, ("--grid 3,1,1", "groups of 3", "4")),
+    "of another group": (
+        {"grid": (2, 1, 1), "split_group": 4, **RULES["uniform"]},
+        ("--split-group is 4", "--grid 2,1,1", "groups of 2"),
+    ),
+    "of attention": (
+        {"grid": (2, 1, 1), "model": "gat", **RULES["uniform"]},
+        ("--grid 2,1,1", "gat", "--model sage"),
+    ),
+    "data": ({"grid": (2, 1, 1), "strategy": "data", **RULES["uniform"]}, ("--grid 2,1,1", "--strategy data")),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_what_cannot_be_is_refused_in_a_line(layouts, tmp_path, mistake):
+    flags, words = MISTAKES[mistake]
+    others = {key: EXACT[key] for key in ("fan_out", "batch_size", "num_layers")}
+    config = config_for(layouts(4).path, tmp_path / "run", **{**others, "sampling": "neighbours", **flags})
+    with pytest.raises(InputError, match=line_with(*words)):
+        gsplit.train(config=config)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_goes_on_under_another_grid(here, wanted, layouts, tmp_path):
+    """In the middle of an epoch, too; with other trainers, and as a split without a grid."""
+    flags = {**EXACT, **RULES["uniform"], "model": "sage", "gpus": 4, "epochs": 3}
+    weights, *_ = learned(layouts(4), tmp_path / "alone", grid=(2, 2, 1), **flags)
+    run = tmp_path / "run"
+    learned(layouts(4), run, grid=(2, 2, 1), **{**flags, "epochs": 1})
+    gsplit.train(config=TrainConfig.resuming(run, epochs=2, grid=(1, 1, 2), gpus=2))
+    gsplit.train(config=TrainConfig.resuming(run, epochs=3, grid=(1, 3, 1), gpus=3))
+    same = checkpoint.load_state(run, checkpoint.MODEL)
+    for key, weight in weights.items():
+        assert (weight - same[key]).abs().max() <= 1e-8, key
