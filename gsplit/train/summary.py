@@ -262,4 +262,4 @@ def _samplers(summary: dict[str, Any]) -> str:
     if summary["strategy"] == "full" and not summary["changed"]:
         return "the whole graph, made once"
     count = summary["samplers"]
-    return f"{count} sampler{'s' * (count != 1)}" if count else "no samplers: every trainer sampled all"
+    return f"{count} sampler{'s' * (count != 1)}" if count else "no samplers: trainers sampled for themselves"
