@@ -44,7 +44,7 @@ MODELS = {
     },
 }
 RULES = {
-    "few": {"sampling": "uniform", "subgraph": "4%"},  # trainers and groups without a training vertex
+    "few": {"sampling": "uniform", "subgraph": "4%", "epochs": 1},  # trainers and groups without a training vertex
     "uniform": {"sampling": "uniform", "subgraph": "25%"},
     "unbiased": {"sampling": "uniform", "subgraph": "25%", "estimate": "unbiased"},
     "saint": {"sampling": "saint", "subgraph": "40%"},
