@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import shutil
@@ -94,6 +95,12 @@ class Host:
         space = os.readlink(f"/proc/{self.first}/ns/pid")
         found = [int(each) for each in os.listdir("/proc") if each.isdigit() and int(each) != self.first]
         return [pid for pid in found if _space_of(pid) == space]
+
+    def kill(self) -> None:
+        """Kill them, and leave the host as it is."""
+        for pid in self.processes():
+            with contextlib.suppress(ProcessLookupError):  # it has ended with one before
+                os.kill(pid, signal.SIGKILL)
 
     def left(self) -> list[str]:
         """What is there that nobody should leave: processes, files in memory, sockets."""

@@ -93,8 +93,7 @@ def test_what_is_killed_is_named_on_every_host_that_is_left(make_hosts, start, l
         os.kill(supplier, signal.SIGKILL)
     elif what.startswith("host"):
         at = int(what[-1]) - 1
-        for pid in hosts[at].processes():
-            os.kill(pid, signal.SIGKILL)
+        hosts[at].kill()
         left = [rank for rank in left if rank not in world.of_host[at]]
     else:
         killed = int(what[-1])
