@@ -43,7 +43,7 @@ def ended_in(world, run, epoch, host):
 @pytest.mark.slow
 @pytest.mark.parametrize("lost", [0, 1])
 def test_as_many_hosts_come_to_the_same_bits(make_hosts, start, layout, tmp_path, lost):
-    """A host is killed in the second epoch."""
+    """A host is killed once an epoch is saved."""
     hosts, runs = make_hosts(2), [tmp_path / "whole", tmp_path / "run"]
     flags = (*FLAGS, "--batch-size", "10", "--dropout", "0.3", "--epochs", "6", *GOES_ON)
     command = {run: [*TRAIN, layout, "--out", run, *flags] for run in runs}
@@ -59,7 +59,7 @@ def test_as_many_hosts_come_to_the_same_bits(make_hosts, start, layout, tmp_path
 
 @pytest.mark.slow
 def test_fewer_and_more_hosts_come_to_as_good_a_model(make_hosts, start, tmp_path, real_data):
-    """Three hosts, two of them from the second epoch on, three again from the eighth; for several seeds."""
+    """Three hosts, two of them for some epochs, and three again; for several seeds."""
     hosts = make_hosts(3)
     layout = lay_out(load_npz(real_graphs.path(real_data, "cora")), tmp_path, parts=3).path
     found = np.zeros((SEEDS, 2))
