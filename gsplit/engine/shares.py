@@ -38,12 +38,13 @@ def shares(run: Run, layout: Layout) -> str | None:
         targets, named = len(train_idx) / engine_of(config).num_batches(run, layout), ""
         about = "about "
     splits, micro = run.strategy.splits, run.strategy.micro_batches
-    offsets = split_offsets(layout, splits)
+    # On a grid nothing asks for whole parts.
+    offsets = split_offsets(layout, splits) if config.grid is None else bounds_of(layout, splits)
     own = np.histogram(train_idx, offsets)[0] / len(train_idx) * targets / micro
     line = (
         f"a mini-batch has {about}{targets:,.0f} targets, of {together}{named}{_each(np.tile(own, micro), 'about ')}"
     )
-    if layout.parts % splits:
+    if layout.parts % splits and config.grid is None:
         dealt, vertices = np.diff(first_parts(layout.parts, splits)), np.diff(offsets)
         line += (
             f"; the {layout.parts} parts are dealt out {_listed(f'{number}' for number in dealt)}, with "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -152,7 +153,8 @@ class Resumed:
         trainers, hosts = int(saved["trainers"]), int(saved.get("hosts", 1))
         if before.strategy == "data":
             return trainers
-        return hosts if before.split_group is None else trainers // before.split_group
+        size = before.split_group or (math.prod(before.grid) if before.strategy == "split" and before.grid else None)
+        return hosts if size is None else trainers // size
 
     @property
     def position(self) -> Position:

@@ -176,6 +176,10 @@ MISTAKES = {
         {"grid": (2, 1, 1), "model": "gat", **RULES["uniform"]},
         ("--grid 2,1,1", "gat", "--model sage"),
     ),
+    "from a GPU": (
+        {"grid": (2, 1, 1), "loader": "zero-copy", **RULES["uniform"]},
+        ("--loader zero-copy", "--device is cpu"),
+    ),
     "data": ({"grid": (2, 1, 1), "strategy": "data", **RULES["uniform"]}, ("--grid 2,1,1", "--strategy data")),
 }
 
@@ -188,6 +192,15 @@ def test_what_cannot_be_is_refused_in_a_line(layouts, tmp_path, mistake):
     with pytest.raises(InputError, match=line_with(*words)):
         gsplit.train(config=config)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+def test_parts_need_not_be_dealt_out(here, layouts, tmp_path, parts):
+    flags = {**EXACT, **RULES["uniform"], "model": "sage"}
+    weights, *_ = learned(layouts(parts), tmp_path / "alone", gpus=1, **flags)
+    same, *_ = learned(layouts(parts), tmp_path / "run", gpus=4, grid=(2, 2, 1), **flags)
+    for key, weight in weights.items():
+        assert (weight - same[key]).abs().max() <= 1e-10, key
 
 
 def test_a_run_goes_on_under_another_grid(here, wanted, layouts, tmp_path):

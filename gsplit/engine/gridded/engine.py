@@ -20,6 +20,7 @@ from gsplit.engine.gridded.subgraph_batches import SubgraphBatches
 from gsplit.engine.run import Run
 from gsplit.engine.sampled.engine import Sampled
 from gsplit.engine.sampled.rules import check_rule
+from gsplit.engine.strategy import check_strategy
 from gsplit.engine.whole.whole_graph import SUMMED_BY_GRIDS
 from gsplit.errors import InputError
 from gsplit.full import GridPlan
@@ -56,6 +57,7 @@ class SubgraphGrids:
         resolved = config.resolved(
             split_group=size, exchange="rows", cache="none", cache_size=None, samplers=0, slots=None
         )
+        check_strategy(resolved, layout)
         check_rule(resolved, layout)
         return resolved
 

@@ -173,3 +173,15 @@ def test_sets_of_groups_stay_within_an_epoch(saved, hosts, gpus, goes):
         return
     with pytest.raises(InputError, match=line_with("middle of an epoch, the number of split groups, must stay 2")):
         resumed._check_same_epoch(layout)
+
+
+@pytest.mark.parametrize(("grid", "goes"), [((2, 1, 1), True), ((1, 2, 2), False)])
+def test_sets_of_grids_stay_within_an_epoch(saved, grid, goes):
+    before = replace(saved, gpus=4, grid=(1, 1, 2), **SETS)
+    run = resolve(replace(before, grid=grid))
+    resumed = Resumed(run=run, before=before, checkpoint={**HOSTS, "hosts": 1})
+    if goes:
+        resumed._check_same_epoch(open_layout(run.layout))
+        return
+    with pytest.raises(InputError, match=line_with("middle of an epoch, the number of split groups, must stay 2")):
+        resumed._check_same_epoch(open_layout(run.layout))
