@@ -29,6 +29,7 @@ from gsplit.device.choice import choose_device
 from gsplit.device.seen import described
 from gsplit.engine.engines import engine_of
 from gsplit.engine.feed import MOST_BEGUN
+from gsplit.engine.gridded import SubgraphGrids
 from gsplit.engine.rows.shared import Shared
 from gsplit.engine.run import Run
 from gsplit.engine.sampled.engine import Sampled
@@ -260,7 +261,7 @@ def _memory_here(meeting: Meeting, decided: Decided, layout: Layout) -> Iterator
             yield shared, end
         return
     engine = engine_of(run.config)
-    assert isinstance(engine, Sampled | WholeGraph)
+    assert isinstance(engine, Sampled | SubgraphGrids | WholeGraph)
     here = range(place.rank, place.rank + place.here)
     supplier = Supplier(engine.supplied(run, layout, decided.position, here))
     try:

@@ -6,6 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
+from support.hosts import train_placed
 from support.messages import line_with
 from support.runs import config_for, records, trainer_of
 
@@ -199,6 +200,16 @@ def test_parts_need_not_be_dealt_out(here, layouts, tmp_path, parts):
     flags = {**EXACT, **RULES["uniform"], "model": "sage"}
     weights, *_ = learned(layouts(parts), tmp_path / "alone", gpus=1, **flags)
     same, *_ = learned(layouts(parts), tmp_path / "run", gpus=4, grid=(2, 2, 1), **flags)
+    for key, weight in weights.items():
+        assert (weight - same[key]).abs().max() <= 1e-10, key
+
+
+def test_trainers_that_somebody_else_starts_learn_the_same(here, layouts, tmp_path):
+    flags = {**EXACT, **RULES["uniform"], "model": "sage", "grid": (1, 1, 2), "gpus": 2, "epochs": 1}
+    weights, *_ = learned(layouts(2), tmp_path / "alone", **flags)
+    config = config_for(layouts(2).path, tmp_path / "run", **flags)
+    train_placed(tmp_path / "placed", 1, 2, [vars(config)])
+    same = checkpoint.load_state(tmp_path / "run", checkpoint.MODEL)
     for key, weight in weights.items():
         assert (weight - same[key]).abs().max() <= 1e-10, key
 
