@@ -215,7 +215,7 @@ def test_trainers_that_somebody_else_starts_learn_the_same(here, layouts, tmp_pa
 
 
 def test_a_run_goes_on_under_another_grid(here, wanted, layouts, tmp_path):
-    """In the middle of an epoch, too; with other trainers, and as a split without a grid."""
+    """With other trainers, too."""
     flags = {**EXACT, **RULES["uniform"], "model": "sage", "gpus": 4, "epochs": 3}
     weights, *_ = learned(layouts(4), tmp_path / "alone", grid=(2, 2, 1), **flags)
     run = tmp_path / "run"
