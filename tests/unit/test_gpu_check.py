@@ -145,8 +145,8 @@ def test_tests_are_counted(place, tmp_path):
 def test_logits_are_held_against_the_cpu_s(place, monkeypatch, off, right):
     made = []
 
-    def train(place, name, layout, *flags, device="", **variables):
-        made.append((device or place.device, flags[len(training.EXACT) :], variables))
+    def train(place, name, layout, *flags, device="", starter=(), **variables):
+        made.append((device or place.device, starter, flags[len(training.EXACT) :], variables))
         folder = place.work / f"run-{name}"
         folder.mkdir(parents=True)
         np.save(folder / "predictions.npy", np.ones((3, 2)) + (0 if device else off))
@@ -156,8 +156,9 @@ def test_logits_are_held_against_the_cpu_s(place, monkeypatch, off, right):
     place.device = "xpu"
     for name in ("a", "b"):  # the second has the CPU's of the first
         with contextlib.nullcontext() if right else pytest.raises(Failed, match=line_with("1e-08")):
-            training.equals(place, name, 2, ("--x", 1), ("--y",), {"Z": "1"})
-    assert made == [("cpu", ("--x", 1), {}), *[("xpu", ("--x", 1, "--y"), {"Z": "1"})] * 2]
+            training.equals(place, name, 2, ("--x", 1), ("--y",), {"Z": "1"}, ("-m", "starter"))
+    on_device = ("xpu", ("-m", "starter"), ("--x", 1, "--y"), {"Z": "1"})
+    assert made == [("cpu", (), ("--x", 1), {}), on_device, on_device]
 
 
 def test_all_parts_together_take_ten_minutes_at_most():

@@ -145,7 +145,7 @@ def test_a_run_that_goes_on_is_refused_what_is_given_now_and_warned_of_what_was_
 
 
 def test_the_command_ends_with_one_line(config, capsys, monkeypatch):
-    words = f"{config.layout} --out {config.out} --fan-out 2 --device cpu --algorithm rotate --grid 2,1,1".split()
+    words = f"{config.layout} --out {config.out} --fan-out 2 --device cpu --algorithm rotate".split()
     monkeypatch.setattr("sys.argv", ["gsplit train", *words])
     from gsplit.train.__main__ import command
 
