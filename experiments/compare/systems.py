@@ -102,11 +102,10 @@ def read_baseline(folder: Path, _: Workload) -> Outcome:
     return Outcome.read(folder / "outcome.json")
 
 
-def _engine_command(contender: Contender, graph: Graph, folder: Path) -> list[str]:
-    workload, strategy = contender.workload, contender.system.strategy
-    flags: dict[str, Any] = {
+def workload_flags(workload: Workload) -> dict[str, Any]:
+    """The flags by which this engine trains a workload on the CPU, but for where and how often."""
+    return {
         "device": "cpu",
-        "gpus": workload.trainers,
         "threads": workload.threads,
         "model": workload.model,
         "hidden": workload.hidden,
@@ -117,9 +116,17 @@ def _engine_command(contender: Contender, graph: Graph, folder: Path) -> list[st
         "dropout": workload.dropout,
         "seed": workload.seed,
         "precision": workload.precision,
+        "checkpoint_every": 0,
+    }
+
+
+def _engine_command(contender: Contender, graph: Graph, folder: Path) -> list[str]:
+    workload, strategy = contender.workload, contender.system.strategy
+    flags: dict[str, Any] = {
+        "gpus": workload.trainers,
         "samplers": contender.setting.workers,
         "validate_every": int(workload.evaluate),
-        "checkpoint_every": 0,
+        **workload_flags(workload),
     }
     if workload.model == "gat":
         flags["heads"] = workload.heads

@@ -11,8 +11,8 @@ from pathlib import Path
 from statistics import mean
 
 from experiments.baselines.pyg_forms import DRAWN, GIVEN, forms
-from experiments.baselines.workload import Order, Outcome, Setting, Workload
-from experiments.compare.systems import read_engine
+from experiments.baselines.workload import Order, Outcome, Setting
+from experiments.compare.systems import read_engine, workload_flags
 from experiments.hosts.config import HostsConfig
 from experiments.hosts.host_init import INTERFACE
 from experiments.hosts.namespaces import Hosts, Started, place_of
@@ -179,23 +179,9 @@ def _distdgl(config: HostsConfig, graph: Graph, folder: Path, hosts: Hosts) -> d
 
 def engine_command(config: HostsConfig, graph: Graph, run: Path, *, over: bool) -> list[str]:
     """The command of each of our trainers."""
-    workload: Workload = config.workload(graph.store)
-    flags = {
-        "device": "cpu",
-        "threads": workload.threads,
-        "samplers": config.samplers,
-        "model": workload.model,
-        "hidden": workload.hidden,
-        "fan_out": ",".join(map(str, workload.fan_out)),
-        "batch_size": workload.batch_size,
-        "epochs": workload.epochs,
-        "lr": workload.lr,
-        "dropout": workload.dropout,
-        "seed": workload.seed,
-        "evaluate": "none",
-        "checkpoint_every": 0,
-        **({"split_group": workload.trainers} if over else {}),
-    }
+    flags = workload_flags(config.workload(graph.store)) | {"samplers": config.samplers, "evaluate": "none"}
+    if over:
+        flags["split_group"] = config.world
     words = processes.train_command(graph.layout, run, flags)
     at = words.index("gsplit")
     return [*words[:at], "gsplit.train", *words[at + 2 :]]

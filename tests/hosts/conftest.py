@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 from support.graphs import lay_out, random_graph
-from support.worlds import World
+from support.worlds import World, need_hosts
 
-from experiments.hosts.namespaces import Hosts, why_none
-
-NEEDED = "GSPLIT_TEST_HOSTS"
-"""Variable: where it is set, a machine that allows no such hosts fails these tests; elsewhere it skips them."""
+from experiments.hosts.namespaces import Hosts
 
 
 @pytest.fixture(scope="session")
@@ -22,8 +17,7 @@ def layout(tmp_path_factory):
 @pytest.fixture
 def make_hosts(tmp_path, layout):
     """make_hosts(number, ...): hosts that see the test's folder and the layout; ended when the test is over."""
-    if (why := why_none()) is not None:
-        (pytest.fail if os.environ.get(NEEDED) else pytest.skip)(why)
+    need_hosts()
     made = []
 
     def make(number, **options) -> Hosts:

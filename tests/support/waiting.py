@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
+
+from gsplit.waiting import until
 
 EVERY_S = 0.01
 
 
 def wait_until(condition: Callable[[], Any], limit_s: float, why: Callable[[], object]) -> Any:
     """Wait for a condition, and return what it gave; fail after the limit with what ``why`` says."""
-    deadline_s = time.monotonic() + limit_s
-    while not (value := condition()):
-        assert time.monotonic() < deadline_s, why()
-        time.sleep(EVERY_S)
+    value = until(condition, limit_s, EVERY_S)
+    assert value, why()
     return value

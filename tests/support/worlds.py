@@ -7,13 +7,23 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from experiments.hosts.namespaces import PORT, Host, Hosts, Started, place_of
+import pytest
+
+from experiments.hosts.namespaces import PORT, Host, Hosts, Started, place_of, why_none
 from support.hosts import Trainers
 
+NEEDED = "GSPLIT_TEST_HOSTS"
+"""Variable: where it is set, a machine that allows no such hosts fails what needs them; elsewhere it skips that."""
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run")
 RUN_S = 120.0
 """Seconds that a short run may take on a crowded machine."""
 COMMON = {"OMP_NUM_THREADS": "1", "PYTHONPATH": "", "PYTHONDONTWRITEBYTECODE": ""}
+
+
+def need_hosts() -> None:
+    """Skip the test, or fail it, on a machine that allows no such hosts."""
+    if (why := why_none()) is not None:
+        (pytest.fail if os.environ.get(NEEDED) else pytest.skip)(why)
 
 
 class World(Trainers):

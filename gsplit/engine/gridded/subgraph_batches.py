@@ -93,11 +93,11 @@ class SubgraphBatches:
         )
         blocks, operators = self._blocks(held, comm, replace(self._moves, counters=counters))
         # Trainers along the features share the columns of an edge: the first of them counts it.
-        counts_edges = self._along(self._rank, FEATURES) == 0
+        counts_edges = self._grid.coordinate(self._rank, FEATURES) == 0
         edges = sum(block.operator.num_edges for block in blocks.values()) if counts_edges else 0
         cut_s = time.perf_counter()
         own, of_targets = held.vertices[self._rank], held.vertices[self._rank][: held.sizes[self._rank, 1]]
-        x, labels = self._features.load(own), torch.from_numpy(components.layout.graph.labels[of_targets])
+        x = self._features.load(own)
         sizes = [len(own)] * run.config.layers + [len(of_targets)]
         return SubgraphMiniBatch(
             handle=handle,
@@ -105,7 +105,7 @@ class SubgraphBatches:
             comm=comm,
             blocks=blocks,
             x=x,
-            labels=accelerator.moved(labels, member.device),
+            labels=accelerator.moved(components.layout.graph.labels[of_targets], member.device),
             loaded=self._features.take_counters(),
             counts={
                 "sampled_edges": edges,
@@ -135,10 +135,8 @@ class SubgraphBatches:
     def _blocks(self, held: Held, comm: BatchComm, moves: Moves) -> tuple[dict[int, WholeBlock], list[GridOperator]]:
         """The blocks of all layers, the last of which computes the targets alone, and their operators."""
         components, layers = self._components, self._components.run.config.layers
-        row, column = (
-            [peer for peer in range(self._grid.world) if self._along(peer, axis) == self._along(self._rank, axis)]
-            for axis in (ROWS, COLUMNS)
-        )
+        row = self._grid.group(self._rank, COLUMNS, FEATURES)
+        column = self._grid.group(self._rank, ROWS, FEATURES)
         into = self._edges_into(held, row)
         column_S = held.places_among(column)
         of_level = [held.sizes[:, 0]] * layers + [held.sizes[:, 1]]
@@ -167,7 +165,7 @@ class SubgraphBatches:
                 layer=layer,
                 sums_all=into.estimates,
                 operator=operator,
-                in_degrees=accelerator.moved(torch.from_numpy(into.numbers[own]), components.member.device),
+                in_degrees=accelerator.moved(into.numbers[own], components.member.device),
                 in_weights=None if into.totals is None else components.edges.tensor(into.totals[own]),
                 degrees=degrees,
                 estimates=into.estimates,
@@ -175,10 +173,7 @@ class SubgraphBatches:
             )
         return blocks, operators
 
-    def _along(self, rank: int, axis: str) -> int:
-        return self._grid.coordinate(rank, axis)
-
-    def _edges_into(self, held: Held, trainers: list[int]) -> EdgesOfSet:
+    def _edges_into(self, held: Held, trainers: Sequence[int]) -> EdgesOfSet:
         """All edges of the set into the vertices of some trainers."""
         graph, edges = self._components.layout.graph, self._components.edges
         everyone = np.concatenate(held.vertices)
@@ -219,14 +214,15 @@ class Held(NamedTuple):
     @classmethod
     def of(cls, targets: NDArray[np.int64], others: NDArray[np.int64], bounds: NDArray[np.int64]) -> Held:
         """Deal a set out to the trainers by the bounds of their layout ids."""
+        ends = [np.searchsorted(some, bounds) for some in (targets, others)]  # both ascend
         ours = [
-            [np.sort(some[(some >= begin) & (some < end)]) for some in (targets, others)]
-            for begin, end in itertools.pairwise(bounds)
+            [some[begin:end] for some, (begin, end) in zip((targets, others), of_trainer, strict=True)]
+            for of_trainer in zip(*map(itertools.pairwise, ends), strict=True)
         ]
         sizes = [(len(first) + len(rest), len(first)) for first, rest in ours]
         return cls([np.concatenate(each) for each in ours], np.array(sizes, np.int64))
 
-    def places_among(self, trainers: list[int]) -> NDArray[np.int32]:
+    def places_among(self, trainers: Sequence[int]) -> NDArray[np.int32]:
         """Place of each vertex of the set among those of some trainers, int32 [S]; -1 of others."""
         ends = np.cumsum(self.sizes[:, 0])
         place_S, first = np.full(int(ends[-1]), -1, np.int32), 0
@@ -236,13 +232,13 @@ class Held(NamedTuple):
             first += number
         return place_S
 
-    def of_targets(self, trainers: list[int]) -> NDArray[np.bool_]:
+    def of_targets(self, trainers: Sequence[int]) -> NDArray[np.bool_]:
         """Which vertices of some trainers are training vertices."""
-        return np.concatenate([np.arange(size) < number for size, number in self.sizes[trainers]])
+        return np.concatenate([np.arange(size) < number for size, number in self.sizes[list(trainers)]])
 
-    def own_in(self, trainers: list[int], rank: int, *, last: bool) -> slice:
+    def own_in(self, trainers: Sequence[int], rank: int, *, last: bool) -> slice:
         """Where a trainer's vertices stand among those of some trainers; the training vertices alone for the last."""
-        first = int(self.sizes[trainers[: trainers.index(rank)], 0].sum())
+        first = int(self.sizes[list(trainers[: trainers.index(rank)]), 0].sum())
         return slice(first, first + int(self.sizes[rank, int(last)]))
 
 

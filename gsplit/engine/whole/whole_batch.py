@@ -18,7 +18,7 @@ from gsplit.engine.components import Components
 from gsplit.engine.minibatch import MiniBatch
 from gsplit.engine.whole.own_rows import OwnRows
 from gsplit.features import LoadCounters
-from gsplit.full import COLUMNS, ROWS, GridPlan
+from gsplit.full import COLUMNS, FEATURES, ROWS, GridPlan
 from gsplit.full.common_link import CommonLink
 from gsplit.full.common_rows import CommonRows
 from gsplit.full.first_sum import FirstBlock, FirstSums
@@ -227,10 +227,7 @@ class WholeBatches:
 
     def _grid_operator(self, layer: int, moves: Moves) -> Operator:
         levels, grid, rank = self._own.levels, self._grid, self._components.member.rank
-        row = [peer for peer in range(grid.world) if grid.coordinate(peer, ROWS) == grid.coordinate(rank, ROWS)]
-        column = [
-            peer for peer in range(grid.world) if grid.coordinate(peer, COLUMNS) == grid.coordinate(rank, COLUMNS)
-        ]
+        row, column = grid.group(rank, COLUMNS, FEATURES), list(grid.group(rank, ROWS, FEATURES))
         shard = self._read(layer, range(row[0], row[-1] + 1), self._own.places(layer - 1, column))
         return GridOperator(
             on_device(shard, self._components.member.device, self._components.run.dtype),

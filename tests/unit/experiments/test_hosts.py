@@ -9,13 +9,13 @@ from types import SimpleNamespace
 import pytest
 from support.documents import undocumented
 from support.libraries import needs_dgl
+from support.worlds import need_hosts
 
 from experiments.baselines.pyg_forms import DRAWN, GIVEN, LOADER, forms
 from experiments.baselines.workload import STAGES, Epoch, Order, Outcome
 from experiments.hosts import systems
 from experiments.hosts.__main__ import InRound, command, ratio_rows, run_rows, system_rows
 from experiments.hosts.config import SYSTEMS, HostsConfig
-from experiments.hosts.namespaces import why_none
 from experiments.hosts.systems import Graph, Ran, missing, processes_of, setting_of
 
 CONFIG = HostsConfig(trainers=2, batch_size=64, fan_out=(4, 3), dgl_samplers=1)
@@ -124,8 +124,7 @@ def test_rows_are_medians_without_the_first_epoch_and_ratios_are_by_round():
 @needs_dgl
 @pytest.mark.slow
 def test_all_systems_train_on_two_hosts(tmp_path):
-    if why := why_none():
-        pytest.skip(why)
+    need_hosts()
     command(["--quick", "--work", str(tmp_path / "work"), "--json", str(tmp_path / "out.json")])
     result = json.loads((tmp_path / "out.json").read_text())
     assert undocumented("Systems on several hosts", result) == []
