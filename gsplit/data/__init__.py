@@ -2,6 +2,18 @@
 
 from gsplit.data.graph import GraphArrays
 from gsplit.data.layout import Layout, first_parts, open_layout
+from gsplit.data.schema import Relation, Schema, VertexType
 from gsplit.data.store import GraphStore, open_store, write_store
 
-__all__ = ["GraphArrays", "GraphStore", "Layout", "first_parts", "open_layout", "open_store", "write_store"]
+__all__ = [
+    "GraphArrays",
+    "GraphStore",
+    "Layout",
+    "Relation",
+    "Schema",
+    "VertexType",
+    "first_parts",
+    "open_layout",
+    "open_store",
+    "write_store",
+]
