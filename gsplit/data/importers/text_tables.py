@@ -10,6 +10,7 @@ import functools
 import io
 import itertools
 import logging
+import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -28,12 +29,8 @@ from gsplit.data.importers.text_format import TextFormat, counts_up, header_of, 
 from gsplit.data.importers.text_rules import TextRules
 from gsplit.errors import InputError
 
-LINES_AT_ONCE = 4
-"""Lines as long as the first that are parsed at once, at least: a row must lie in two pieces at most."""
-GROWS_BY = 16
-"""Factor by which more is parsed at once from a row on that does not."""
 MOST_BYTES = 1 << 30
-"""Bytes of text parsed at once, at most."""
+"""Bytes of a row, at most."""
 QUOTES_BYTES = 1 << 20
 """Bytes of text whose quotes are looked at at once."""
 
@@ -60,7 +57,7 @@ class TextTable:
         self.path, self.gaps = path, gaps
         self._pyarrow = pyarrow_for_tables(path)
         self._rules = TextRules.current()
-        self._is_checked = False
+        self._is_checked = self._has_odd_quotes = False
         try:
             with open_text(path) as file:
                 top = top_of(file)
@@ -72,7 +69,7 @@ class TextTable:
             raise InputError(f"{path} has line ends of CR alone; convert them to LF")
         self._comments, self._format = top.comments, TextFormat.of(top, self._rules.mark, bars=bars, alone=alone)
         self.has_bars = self._format.has_bars
-        self._line_bytes, self.num_columns = len(top.first), len(self._format.fields(top.first))
+        self.num_columns = len(self._format.fields(top.first))
         try:
             self.written_names, in_comment = header_of(top, self._format, header, words, gaps)
         except ValueError as error:
@@ -107,28 +104,19 @@ class TextTable:
 
     ids = texts
 
-    def _batches(
-        self, columns: Sequence[int], kinds: Sequence[type], types: Sequence[Any], at_once: int = 0
-    ) -> Iterator[Any]:
-        """Read columns in chunks of rows, the same whatever the columns, as batches of pyarrow.
-
-        Args:
-            columns, kinds, types: to be read.
-            at_once: bytes of text that are parsed at once; 0: as many as it takes by the first line.
-        """
+    def _batches(self, columns: Sequence[int], kinds: Sequence[type], types: Sequence[Any]) -> Iterator[Any]:
+        """Read columns in chunks of rows, the same whatever the columns, as batches of pyarrow."""
         pa, form = self._pyarrow, self._format
-        at_once = at_once or max(text_format.BLOCK_BYTES, LINES_AT_ONCE * self._line_bytes)
         names = [f"f{column}" for column in columns]
         rows = 0
         try:
             self._check_once()
-            with (
-                self._open_rows() as file,
-                pa.csv.open_csv(
-                    file,
+            for text in self._whole_rows():
+                table = pa.csv.read_csv(
+                    pa.BufferReader(text),
                     pa.csv.ReadOptions(
                         use_threads=False,
-                        block_size=at_once,
+                        block_size=text.size + 1,
                         column_names=[f"f{column}" for column in range(self.num_columns)],
                     ),
                     pa.csv.ParseOptions(
@@ -141,33 +129,35 @@ class TextTable:
                         column_types=dict(zip(names, types, strict=True)),
                         null_values=self.gaps.spellings,
                     ),
-                ) as batches,
-            ):
-                for batch in batches:
+                )
+                for batch in table.to_batches():
                     for column, kind in zip(batch.columns, kinds, strict=True):
                         if kind is int and column.null_count:
                             raise pa.ArrowInvalid("an id is missing")
                     rows += batch.num_rows
                     yield batch
+        except RowTooLongError:
+            raise InputError(
+                f"{self.path}: a row at or after {self.place(rows)} is longer than {MOST_BYTES:,} bytes; shorten it, "
+                "or write the table as Parquet"
+            ) from None
         except (pa.ArrowInvalid, pa.ArrowKeyError) as error:
-            if not rows and self._has_no_rows():
-                return
-            if "straddling" not in str(error):
+            if rows or not self._has_no_rows():
                 raise self._explained(columns, kinds, str(error)) from None
-            if at_once >= MOST_BYTES:
-                raise InputError(
-                    f"{self.path}: a row at or after {self.place(rows)} is longer than {at_once:,} bytes; shorten "
-                    "it, or write the table as Parquet"
-                ) from None
         except UNREADABLE as error:
             raise self._unreadable(error, rows) from None
-        else:
-            return
-        done = rows
-        for batch in self._batches(columns, kinds, types, min(GROWS_BY * at_once, MOST_BYTES)):
-            if done < batch.num_rows:
-                yield batch.slice(done)
-            done = max(0, done - batch.num_rows)
+
+    def _whole_rows(self) -> Iterator[Any]:
+        """The rows, some at a time, each time in a buffer of pyarrow's own.
+
+        Its threads let go of what they read when they like. If that were an object of Python's they would need the
+        interpreter, and where it is ending, the process is aborted (apache/arrow#34314).
+        """
+        with self._open_rows() as file:
+            for text in whole_rows(file, self._format, text_format.BLOCK_BYTES, are_odd=self._has_odd_quotes):
+                buffer = self._pyarrow.allocate_buffer(len(text))
+                memoryview(buffer).cast("B")[:] = text
+                yield buffer
 
     def _check_once(self) -> None:
         """Check that each field in quotes ends where they do, and tell of comments, when rows are first read.
@@ -192,6 +182,7 @@ class TextTable:
         with self._open_rows() as file:
             if not are_odd(iter(lambda: file.read(QUOTES_BYTES), b""), self._format.delimiter, quote):
                 return
+        self._has_odd_quotes = True
         with io.TextIOWrapper(self._open_rows(), "utf-8", errors="replace", newline="") as text:
             line = first_odd_line(text, self._format.of_csv)
         if line is not None:
@@ -279,6 +270,53 @@ class TextTable:
 
 
 LINE_END = b"\n"
+
+
+class RowTooLongError(ValueError):
+    """A row is longer than what is parsed at once."""
+
+
+def whole_rows(file: IO[bytes], form: TextFormat, at_once: int, *, are_odd: bool) -> Iterator[bytes]:
+    """Read text in pieces of whole rows.
+
+    Args:
+        file: at the beginning of a row.
+        form: its format.
+        at_once: bytes read at a time; more for a longer row.
+        are_odd: whether quotes stand inside fields that are in none.
+
+    Raises:
+        RowTooLongError: for a row of over ``MOST_BYTES``.
+    """
+    text = b""
+    while block := file.read(max(at_once, len(text))):
+        text += block
+        end = end_of_rows(text, form, are_odd=are_odd)
+        if end:
+            yield text[:end]
+            text = text[end:]
+        elif len(text) > MOST_BYTES:
+            raise RowTooLongError
+    if text:
+        yield text
+
+
+def end_of_rows(text: bytes, form: TextFormat, *, are_odd: bool) -> int:
+    """Return where the last whole row of a text ends that begins with a row, 0 where none does."""
+    quote = (form.quote or "").encode()
+    if not form.may_hold_line_ends or quote not in text:
+        return text.rfind(LINE_END) + 1
+    if are_odd:  # quotes count where they begin a field
+        begin = rb"(?:(?<=[\r\n])|(?<=%b)|\A)" % re.escape(form.delimiter.encode())
+        quoted = re.compile(begin + rb"%b(?:[^%b]|%b%b)*(?:%b|\Z)" % ((quote,) * 5))
+        return quoted.sub(lambda found: b" " * len(found[0]), text).rfind(LINE_END) + 1
+    end, is_inside = len(text), text.count(quote) % 2
+    while (at := text.rfind(LINE_END, 0, end)) >= 0:
+        is_inside ^= text.count(quote, at, end) % 2
+        if not is_inside:
+            return at + 1
+        end = at
+    return 0
 
 
 def are_odd(blocks: Iterable[bytes], delimiter: str, quote: str = '"') -> bool:

@@ -10,12 +10,13 @@ import sys
 
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 import gsplit
 from gsplit.data.importers import text_tables
-from gsplit.data.importers.text_tables import are_odd, first_odd_line
+from gsplit.data.importers.text_format import TextFormat
+from gsplit.data.importers.text_tables import are_odd, first_odd_line, whole_rows
 from gsplit.errors import InputError
 
 
@@ -96,6 +97,21 @@ def test_what_a_writer_writes_is_never_odd(rows, size):
     written = io.StringIO()
     csv.writer(written, quoting=csv.QUOTE_ALL).writerows(rows)
     assert not are_odd(in_blocks(written.getvalue(), size), ",")
+
+
+@settings(max_examples=400, deadline=None)
+@given(text=st.text(st.sampled_from('ab",\n'), max_size=30), size=st.integers(1, 9))
+@example(text='5" b,a\n"a\n",b\n', size=4)
+def test_pieces_of_any_size_hold_whole_rows(text, size):
+    def rows(data):
+        return list(csv.reader(io.StringIO(data.decode(), newline="")))
+
+    assume(first_odd_line(io.StringIO(text, newline=""), {"delimiter": ","}) is None)
+    form = TextFormat(delimiter=",", quote='"')
+    odd = are_odd(in_blocks(text, 100), ",")
+    pieces = list(whole_rows(io.BytesIO(text.encode()), form, size, are_odd=odd))
+    assert b"".join(pieces) == text.encode()
+    assert [row for piece in pieces for row in rows(piece)] == rows(text.encode())
 
 
 def test_a_text_is_read_again_once_at_most(tmp_path, monkeypatch):
