@@ -12,7 +12,8 @@ Backward R and K are exchanged, and so are sources and destinations. With equal 
 ``n w [2 (F-1) / (F P) + (R-1) / (R K F) + (K-1) / (K R F)]`` with n rows in all. ``1d`` sends every row to all
 others, ``1d-sparse`` the rows that are needed, and both return the gradients of what they received. ``shared`` sends
 nothing within a host, and each row once to every other one: sources, and in backward destinations, or, where models
-read rows as they are, the gradients for those of that host.
+read rows as they are, the gradients for those of that host. Rows that are gathered go to some, who pass them on
+(:mod:`gsplit.parallel.between_hosts`): so which host sends them is another matter than whose they are.
 
 Legend: P trainers, L layers.
 """
@@ -27,6 +28,7 @@ from numpy.typing import NDArray
 
 from gsplit.full.moves import DIRECTIONS, names_of_counts, shares
 from gsplit.full.plans import COLUMNS, FEATURES, ROWS, GridPlan
+from gsplit.parallel.between_hosts import Across
 
 TOTALS = tuple(f"exchange_{way}_{what}" for way in DIRECTIONS for what in ("bytes", "messages"))
 BETWEEN = "between_hosts_bytes"
@@ -69,12 +71,14 @@ def volumes(
     counts = dict.fromkeys([*names_of_counts(), *TOTALS, *([BETWEEN] if hosts > 1 else [])], 0)
     here = len(sizes) // hosts
 
-    def add(move: str, way: str, words: dict[int, int]) -> None:
-        """Words of each message, by who gets it."""
+    def add(move: str, way: str, words: dict[int, int], gathered: dict[int, int] | None = None) -> None:
+        """Words of each message, by who gets it; those of rows that are gathered also by whose they are."""
         for name in (*([move] if move else []), "exchange"):
             counts[f"{name}_{way}_bytes"] += sum(words.values()) * itemsize
             counts[f"{name}_{way}_messages"] += sum(number > 0 for number in words.values())
-        if hosts > 1:
+        if hosts > 1 and gathered is not None:
+            counts[BETWEEN] += passed_on(gathered, rank, here) * itemsize
+        elif hosts > 1:
             away = sum(number for peer, number in words.items() if peer // here != rank // here)
             counts[BETWEEN] += away * itemsize
 
@@ -84,11 +88,11 @@ def volumes(
         sources, destinations = sizes[:, layer - 1].tolist(), sizes[:, layer].tolist()
         if not plan.of_all_sources:
             chain = _chain(plan, rank, sources, destinations, (ROWS, COLUMNS), width.forward)
-            for move, words in chain.items():
-                add(move, "forward", words)
+            for move, (words, gathered) in chain.items():
+                add(move, "forward", words, gathered)
             chain = _chain(plan, rank, destinations, sources, (COLUMNS, ROWS), width.backward)
-            for move, words in chain.items():
-                add(move, "backward", words)
+            for move, (words, gathered) in chain.items():
+                add(move, "backward", words, gathered)
         elif plan.algorithm == "1d":
             add("", "forward", dict.fromkeys(peers, sources[rank] * width.forward))
             add("", "backward", {peer: sources[peer] * width.backward for peer in peers})
@@ -98,19 +102,36 @@ def volumes(
             add("", "forward", {peer: int(table[peer, rank]) * width.forward for peer in peers})
             add("", "backward", {peer: int(table[rank, peer]) * width.backward for peer in peers})
         else:
-            back = dict.fromkeys(equals, destinations[rank])
+            gathered = {peer: sources[peer] * width.forward for peer in range(rank % here, len(sizes), here)}
+            add("", "forward", dict.fromkeys(equals, sources[rank] * width.forward), gathered)
             if needed is not None:
                 of_host = needed[layer][rank].reshape(hosts, here).sum(axis=1)
-                back = {peer: int(of_host[peer // here]) for peer in equals}
-            add("", "forward", dict.fromkeys(equals, sources[rank] * width.forward))
-            add("", "backward", {peer: rows * width.backward for peer, rows in back.items()})
+                add("", "backward", {peer: int(of_host[peer // here]) * width.backward for peer in equals})
+                continue
+            gathered = {peer: destinations[peer] * width.backward for peer in gathered}
+            add("", "backward", dict.fromkeys(equals, destinations[rank] * width.backward), gathered)
     return counts
+
+
+def passed_on(words: Mapping[int, int], rank: int, here: int) -> int:
+    """Words that a trainer sends to other hosts where each of some has words for all, who pass on what they get.
+
+    Args:
+        words: of each of them, by rank.
+        rank: of the trainer.
+        here: trainers of a host.
+    """
+    across = Across([member // here for member in words], list(words).index(rank))
+    return sum(across.broadcast(number, member) for member, number in enumerate(words.values()))
 
 
 def _chain(
     plan: GridPlan, rank: int, given: Sequence[int], wanted: Sequence[int], axes: tuple[str, str], width: int
-) -> dict[str, dict[int, int]]:
-    """Words of each message that a trainer sends around one product, by move and by who gets it."""
+) -> dict[str, tuple[dict[int, int], dict[int, int] | None]]:
+    """Words of each message that a trainer sends around one product, by move and by who gets it.
+
+    Beside those of rows that are gathered stand the words of all that gather, by rank.
+    """
     grid = plan.grid
     of_members = shares(width, grid.size(FEATURES))
     own = of_members[grid.coordinate(rank, FEATURES)]
@@ -121,11 +142,13 @@ def _chain(
     def others(axis: str) -> list[int]:
         return [peer for peer in grid.group(rank, axis) if peer != rank]
 
+    gathered = {peer: rows(peer, given) * own for peer in grid.group(rank, axes[0])}
+    to_columns = {peer: given[rank] * of_members[grid.coordinate(peer, FEATURES)] for peer in others(FEATURES)}
     return {
-        "to_columns": {peer: given[rank] * of_members[grid.coordinate(peer, FEATURES)] for peer in others(FEATURES)},
-        "gather": {peer: rows(rank, given) * own for peer in others(axes[0])},
-        "reduce_scatter": {peer: rows(peer, wanted) * own for peer in others(axes[1])},
-        "to_rows": {peer: wanted[peer] * own for peer in others(FEATURES)},
+        "to_columns": (to_columns, None),
+        "gather": (dict.fromkeys(others(axes[0]), gathered[rank]), gathered),
+        "reduce_scatter": ({peer: rows(peer, wanted) * own for peer in others(axes[1])}, None),
+        "to_rows": ({peer: wanted[peer] * own for peer in others(FEATURES)}, None),
     }
 
 

@@ -23,7 +23,8 @@ from dataclasses import dataclass, field
 from gsplit.errors import InputError
 
 FIRST_PORT, PORTS, A_STEP = 20000, 10000, 4099
-"""Ports of the store where none is given: by the numbers of a Slurm job and its step, or by mpirun's name of its."""
+"""Ports of the store where none is given, nor reserved by Slurm: by the numbers of a Slurm job and its step, or by
+mpirun's name of its. Jobs whose numbers are 10,000 apart, on one host at a time, would meet."""
 TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 MPI = tuple(f"OMPI_COMM_WORLD_{name}" for name in ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE"))
 SLURM = ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_NUM_NODES")
@@ -262,7 +263,10 @@ def _store(environ: Mapping[str, str], by: str, *, alone: bool) -> tuple[str, in
     if by == "Slurm":
         address = address or _first(environ.get("SLURM_STEP_NODELIST", ""))
         number = int(environ.get("SLURM_JOB_ID", 0)) + A_STEP * int(environ.get("SLURM_STEP_ID", 0))
-        port = port or str(FIRST_PORT + number % PORTS)
+        reserved = re.match(
+            r"\d+", environ.get("SLURM_STEP_RESV_PORTS", "")
+        )  # by srun --resv-ports: nobody else has it
+        port = port or (reserved[0] if reserved else str(FIRST_PORT + number % PORTS))
     elif by == "mpirun" and (step := _step(environ, by)):
         address = address or ("127.0.0.1" if alone else _first(environ.get("SLURM_JOB_NODELIST", "")))
         port = port or str(FIRST_PORT + zlib.crc32(step.encode()) % PORTS)

@@ -257,7 +257,7 @@ def _memory_here(meeting: Meeting, decided: Decided, layout: Layout) -> Iterator
         with handing.connected(name) as first:
             handing.send(first, place.local)
             shared, end = handing.receive(first)
-        with closing(shared), closing(end):
+        with closing(shared), end.held():
             yield shared, end
         return
     engine = engine_of(run.config)
@@ -265,7 +265,7 @@ def _memory_here(meeting: Meeting, decided: Decided, layout: Layout) -> Iterator
     here = range(place.rank, place.rank + place.here)
     supplier = Supplier(engine.supplied(run, layout, decided.position, here))
     try:
-        with closing(Shared.create(place.here)) as shared, closing(supplier.ends[0]) as end:
+        with closing(Shared.create(place.here)) as shared, supplier.ends[0].held() as end:
             with handing.listening(name) as listener:
                 meeting.tell(listens, os.getpid())
                 for _ in range(1, place.here):

@@ -51,6 +51,8 @@ from gsplit.engine.tasks.links import (
     for_links,
     task_named,
 )
+from gsplit.engine.whole import WholeGraph
+from gsplit.engine.whole.fitting import quickest
 from gsplit.errors import InputError
 from gsplit.files import real_path
 from gsplit.host import check_memory
@@ -121,7 +123,8 @@ def resolve(
         own = _loss_of_labels(asked, layout, loss)
     placed, width = Placed.of(asked, trainers, device, task, hosts), asked.train_features
     described = describe(placed, layout.graph if width is None else with_width(layout.graph, width), model)
-    engine, resolved = resolved_by_engine(_with_rows(placed, layout, described), layout)
+    placed = _with_plan(_with_rows(placed, layout, described), asked, layout, described)
+    engine, resolved = resolved_by_engine(placed, layout)
     facts = facts_of(resolved, "links" if task == "links" else layout.graph.task, described, own)
     without_effect = tuple(flags_without_effect(asked, facts, described))
     refuse(without_effect, asked, before)
@@ -204,6 +207,28 @@ def _with_rows(config: Placed, layout: Layout, described: Described) -> Placed:
     except MemoryError:
         return config
     return replace(config, feature_dtype="bfloat16")
+
+
+def _with_plan(config: Placed, asked: TrainConfig, layout: Layout, described: Described) -> Placed:
+    """The configuration with the plan of the whole graph that sends in the least time, where there are several hosts.
+
+    On one host, and where a plan is asked for, that is the engine's to decide.
+    """
+    if config.strategy != "full" or config.hosts == 1 or config.algorithm != "auto" or config.grid is not None:
+        return config
+    resolved = WholeGraph().resolve(config, layout)
+    run = Run(
+        config=resolved,
+        asked=asked,
+        signature=described.signature,
+        needs=described.needs,
+        pickled_model=described.pickled_model,
+    )
+    if (price := quickest(run)) is None:
+        return config
+    logger.info("--algorithm auto takes %s, which sends in the least time over %d hosts", price.flags, config.hosts)
+    plan = price.plan
+    return replace(config, algorithm=plan.algorithm) if plan.of_all_sources else replace(config, grid=plan.sizes)
 
 
 def dry_run_of(engine: Engine, run: Run, *, on_host: bool = False) -> StepBytes | None:

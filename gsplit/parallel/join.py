@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import socket
 from collections.abc import Callable, Iterator
@@ -151,8 +152,9 @@ def joined_at(
 ) -> AbstractContextManager[Member]:
     """Join the default group at the place that somebody else has started this trainer at; see :func:`joined`.
 
-    A group that this made before is taken down only where another one is to be made, for that may hang. One that
-    somebody else has made, as Ray Train does, stays; beside it is made one of all its members.
+    A group that this made before is taken down only where another one is to be made, for that may hang. What its
+    training has left in cycles goes before: it would keep that group's threads, and all memory that was mapped. A
+    group that somebody else has made, as Ray Train does, stays; beside it is made one of all its members.
 
     Raises:
         InputError: where the default group of the script is not of all trainers.
@@ -160,6 +162,7 @@ def joined_at(
     if not dist.is_initialized():
         _made.append(True)
     elif _made:
+        gc.collect()
         dist.destroy_process_group()
     else:
         _check_default_group(meeting.place)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
@@ -49,6 +49,16 @@ class TrainerEnd:
         """Close the pipes."""
         for connection in (self.heard, *self.followers, self.released):
             connection.close()
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[TrainerEnd]:
+        """Hold it in a process that outlives the run: behind the block the pipes are closed, and the slots, too."""
+        try:
+            yield self
+        finally:
+            self.close()
+            for slot in self.slots:
+                slot.close()
 
 
 class Supply:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 
 import numpy as np
@@ -10,12 +11,13 @@ import pytest
 from support.graphs import lay_out
 from support.hosts import FLAGS, TRAIN
 from support.waiting import wait_until
-from support.worlds import RUN_S
+from support.worlds import RUN_S, torchrun
 
+from experiments.hosts.namespaces import children_of
 from experiments.shared import real_graphs
 from experiments.shared.same_run import counted, same
 from gsplit.data.importers.npz import load_npz
-from gsplit.runs import checkpoint
+from gsplit.runs import checkpoint, starts
 
 GOES_ON = ("--continue", "--checkpoint-every-batches", "1", "--log-every", "0")
 ON_CORA = ("--fan-out", "10,10", "--hidden", "64", "--lr", "0.003", "--dropout", "0.5", "--batch-size", "64")
@@ -40,6 +42,12 @@ def ended_in(world, run, epoch, host):
     assert set(world.codes()) == {1, -signal.SIGKILL}, world.told()
 
 
+def assert_same_bits(*runs):
+    states = [checkpoint.load_state(run, checkpoint.CHECKPOINT) for run in runs]
+    assert all(same(states[0][part], states[1][part]) for part in ("model", "optimizer", "best"))
+    assert counted(runs[0]) == counted(runs[1])
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("lost", [0, 1])
 def test_as_many_hosts_come_to_the_same_bits(make_hosts, start, layout, tmp_path, lost):
@@ -52,9 +60,32 @@ def test_as_many_hosts_come_to_the_same_bits(make_hosts, start, layout, tmp_path
     ended_in(start(hosts, 2, command[runs[1]]), runs[1], 1, hosts[lost])
     again = start(hosts, 2, command[runs[1]])
     assert set(again.codes(RUN_S)) == {0}, again.told()
-    states = [checkpoint.load_state(run, checkpoint.CHECKPOINT) for run in runs]
-    assert all(same(states[0][part], states[1][part]) for part in ("model", "optimizer", "best"))
-    assert counted(runs[0]) == counted(runs[1])
+    assert_same_bits(*runs)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lost", [0, 1])
+def test_what_torchrun_starts_again_comes_to_the_same_bits(make_hosts, layout, tmp_path, lost):
+    """A trainer is killed in the second epoch, and its command line says nothing of going on."""
+    hosts, runs = make_hosts(2), [tmp_path / "whole", tmp_path / "run"]
+    flags = (*FLAGS, "--batch-size", "10", "--dropout", "0.3", "--epochs", "6", *GOES_ON[1:])
+    for run in runs:
+        agents = torchrun(hosts, 2, tmp_path, layout, "--out", run, *flags, restarts=2)
+        printed = [tmp_path / f"torchrun-{host.number}" for host in hosts.hosts]
+
+        def told(printed=printed):
+            return "".join(file.read_text() for file in printed)
+
+        try:
+            if run == runs[1]:
+                wait_until(lambda: is_at(runs[1], 1), RUN_S, told)
+                os.kill(children_of(agents[lost].own_pid)[1], signal.SIGKILL)
+            assert [agent.wait(RUN_S) for agent in agents] == [0, 0], told()
+        finally:
+            for agent in agents:
+                agent.end()
+    assert [starts.last(run)["number"] for run in runs] == [1, 2]
+    assert_same_bits(*runs)
 
 
 @pytest.mark.slow

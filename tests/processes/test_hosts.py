@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from dataclasses import replace
 from fractions import Fraction
@@ -30,6 +31,9 @@ from gsplit.train.profiling import MINI_BATCHES
 DEFAULTS: dict[str, Any] = {name: getattr(TrainConfig, name) for name in ("fan_out", "batch_size")}
 """What subgraphs take nothing of."""
 SUBGRAPHS = {"num_layers": 2, **DEFAULTS}
+SAINT = {"sampling": "saint", "subgraph": 40, "estimate": "unbiased", **SUBGRAPHS}
+UNIFORM = {"sampling": "uniform", "subgraph": 40, **SUBGRAPHS}
+CLUSTERS = {"sampling": "clusters", "clusters": 1, **SUBGRAPHS}
 WHOLE = {"strategy": "full", **SUBGRAPHS}
 LAYER_WISE = {"layer_sizes": (32, 32), "fan_out": TrainConfig.fan_out}
 MEASURED = {"metrics": "mrr,hits@3,auroc,ap"}
@@ -48,9 +52,12 @@ CASES: dict[str, dict[str, Any]] = {
     "replicated": {"strategy": "data", "cache": "replicated", "cache_size": "10%"},
     "layer-wise": {**LAYER_WISE, "sampling": "ladies"},
     "layers of all": {**LAYER_WISE, "sampling": "fastgcn", "estimate": "unbiased"},
-    "subgraphs": {"sampling": "uniform", "subgraph": 40, **SUBGRAPHS},
-    "saint": {"sampling": "saint", "subgraph": 40, "estimate": "unbiased", **SUBGRAPHS},
-    "clusters": {"sampling": "clusters", "clusters": 1, **SUBGRAPHS},
+    "subgraphs": UNIFORM,
+    "saint": SAINT,
+    "clusters": CLUSTERS,
+    "a grid over hosts": {**UNIFORM, "grid": (2, 1, 2)},
+    "a grid on each host, saint": {**SAINT, "grid": (1, 1, 2), "norm": "batch"},
+    "a grid over hosts, clusters": {**CLUSTERS, "grid": (1, 4, 1), "model": "gcn"},
     "a model of PyG's": {"model": "torch_geometric.nn:GraphSAGE", "model_args": "norm=batch_norm"},
     "whole graph by a grid": {**WHOLE, "grid": (2, 1, 2), "train_features": 6, "metrics": "macro-f1"},
     "whole graph, rotating": {**WHOLE, "algorithm": "rotate", "model": "gcn", "num_layers": 3},
@@ -78,6 +85,10 @@ def test_two_hosts_train_as_one(pool, layouts, links, tmp_path, name):
     train_as_one(pool, layouts, links, tmp_path, CASES[name], 2, 2)
 
 
+OF_SIX = {(2, 1, 2): (3, 1, 2), (1, 4, 1): (1, 6, 1)}
+"""Grids of all trainers of three hosts, by those of two."""
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_three_hosts_train_as_one(pool_of_six, layouts, links, tmp_path, name):
@@ -85,7 +96,7 @@ def test_three_hosts_train_as_one(pool_of_six, layouts, links, tmp_path, name):
     if "split_group" in changes:
         changes["split_group"] = 6
     if "grid" in changes:
-        changes["grid"] = (3, 1, 2)
+        changes["grid"] = OF_SIX.get(changes["grid"], changes["grid"])
     train_as_one(pool_of_six, layouts, links, tmp_path, changes, 3, 2)
 
 
@@ -110,7 +121,7 @@ def train_as_one(pool, layouts, links, tmp_path, changes, hosts, here, precision
     config = config_for(layout.path, tmp_path / "one", precision=precision, **changes)
     (tmp_path / "one").mkdir()
     (tmp_path / "several").mkdir()
-    group = {} if config.strategy != "split" or config.split_group else {"split_group": here}
+    group = {} if config.strategy != "split" or config.split_group or config.grid else {"split_group": here}
     group = {"strategy": "data"} if group == {"split_group": 1} else group
     one = pool.run(world, trained_on, replace(config, **group), 1)
     several = pool.run(world, trained_on, replace(config, out=tmp_path / "several"), hosts)
@@ -118,8 +129,10 @@ def train_as_one(pool, layouts, links, tmp_path, changes, hosts, here, precision
     tolerance = PRECISE[precision]
     assert_same_run(several[0], one[0], tmp_path / "several", tmp_path / "one", tolerance=tolerance, apart=apart)
     assert all(all_equal(weights, several[0][0]) for weights, *_ in several)
-    by_layer = here > 1 or config.score == "dot"  # the formula knows no decoder's layers
-    if config.strategy != "full" and precision == "64" and by_layer:
+    known = here > 1 or config.score == "dot"  # the formula knows no decoder's layers
+    if config.grid is not None:  # nor groups of one host and a part of another
+        known = math.prod(config.grid) % here == 0 or here % math.prod(config.grid) == 0
+    if config.strategy != "full" and precision == "64" and known:
         assert_sent_between(tmp_path / "several", several[0][0], hosts, here, config)
     if config.save_predictions != "no":
         saved = (np.load(tmp_path / run / "predictions.npy") for run in ("one", "several"))
@@ -145,7 +158,22 @@ def test_trainers_of_a_host_read_each_other_s_caches(pool, layouts, tmp_path):
     assert of_two[-1]["rows_cached"] == 2 * prefixes(layouts(4).offsets, 2, share=Fraction(1, 4)).sum()
 
 
-@pytest.mark.parametrize(("hosts", "changes"), [(2, {"split_group": 2, "norm": "batch"}), (3, {})])
+@pytest.mark.slow
+@pytest.mark.parametrize("grid", [(3, 1, 1), (1, 3, 1), (1, 1, 3)])
+def test_a_grid_of_some_trainers_of_a_host_and_some_of_another(pool_of_six, layouts, links, tmp_path, grid):
+    train_as_one(pool_of_six, layouts, links, tmp_path, {**UNIFORM, "grid": grid}, 3, 2)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "changes"),
+    [
+        (2, {"split_group": 2, "norm": "batch"}),
+        (3, {}),
+        (2, {**UNIFORM, "grid": (2, 1, 1), "norm": "batch"}),
+        (2, {**SAINT, "grid": (1, 1, 1)}),
+        (3, {**CLUSTERS, "grid": (1, 3, 1), "model": "gcn"}),
+    ],
+)
 def test_hosts_of_one_trainer_each_train_as_one(pool, layouts, tmp_path, hosts, changes):
     config = config_for(layouts(4).path, tmp_path / "one", precision="64", **changes)
     for name in ("one", "several"):
@@ -236,6 +264,10 @@ def test_scripts_that_somebody_starts_once_a_trainer(pool, layouts, tmp_path):
         name: config_for(layouts(4).path, tmp_path / name, precision="64", **each) for name, each in changes.items()
     }
     summaries = train_placed(tmp_path / "placed", 2, 2, [given(config) for config in configs.values()])
+    for left in (tmp_path / "placed").glob("rank-*-memory"):
+        memory = json.loads(left.read_text())  # of that training alone, and no slots
+        assert memory.count("gsplit-checker") <= 1, (left, memory)
+        assert not any(name.startswith("gsplit-slot") for name in memory), (left, memory)
     for (name, config), of_ranks in zip(configs.items(), summaries, strict=True):
         assert all(summary == of_ranks[0] for summary in of_ranks)
         assert json.loads((tmp_path / name / "resolved.json").read_text())["hosts"] == 2

@@ -23,15 +23,20 @@ STARTED_S = 60.0
 """Seconds that a crowded machine may take until all train."""
 
 SCRIPT = """
-import json, sys
+import json, os, sys
 import gsplit
+
+def open_memory():
+    found = [os.readlink(file.path) for file in os.scandir("/proc/self/fd") if os.path.islink(file.path)]
+    return [name.split()[0].removeprefix("/memfd:") for name in found if name.startswith("/memfd:")]
 
 if __name__ == "__main__":
     for at, config in enumerate(json.load(open(sys.argv[1]))):
         summary = gsplit.train(config=gsplit.TrainConfig(**config))
         json.dump(summary, open(f"{sys.argv[2]}-{at}", "w"))
+        json.dump(open_memory(), open(f"{sys.argv[2]}-{at}-memory", "w"))
 """
-"""What each trainer runs: one training after the other, by ``gsplit.train``."""
+"""What each trainer runs: one training after the other, by ``gsplit.train``; and what memory is open after each."""
 
 
 def free_port() -> int:

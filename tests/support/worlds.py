@@ -17,6 +17,8 @@ NEEDED = "GSPLIT_TEST_HOSTS"
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run")
 RUN_S = 120.0
 """Seconds that a short run may take on a crowded machine."""
+RESTARTED = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+"""What docs/many-hosts.md has set where trainers are started again."""
 COMMON = {"OMP_NUM_THREADS": "1", "PYTHONPATH": "", "PYTHONDONTWRITEBYTECODE": ""}
 
 
@@ -71,17 +73,24 @@ def started(host: Host, command: Sequence, environ: Mapping[str, object], out: P
         return host.start([*map(str, command)], variables, file)
 
 
-def torchrun(hosts: Hosts, here: int, folder: Path, *arguments: object) -> list[Started]:
-    """torchrun on each host."""
-    return [
-        started(
-            host,
-            [
-                *(*TORCHRUN, "--nnodes", len(hosts), "--nproc-per-node", here, "--node-rank", host.number - 1),
-                *("--master-addr", hosts[0].address, "--master-port", PORT, "-m", "gsplit.train", *arguments),
-            ],
-            {},
-            folder / f"torchrun-{host.number}",
-        )
-        for host in hosts.hosts
-    ]
+def torchrun(hosts: Hosts, here: int, folder: Path, *arguments: object, restarts: int = 0) -> list[Started]:
+    """torchrun on each host, which starts its trainers again so many times."""
+    agents = []
+    for host in hosts.hosts:
+        how: tuple = ("--node-rank", host.number - 1, "--master-addr", hosts[0].address, "--master-port", PORT)
+        if restarts:
+            how = ("--max-restarts", restarts, "--rdzv-backend", "c10d", "--rdzv-id", "job")
+            how += ("--rdzv-endpoint", f"{hosts[0].address}:{PORT}")
+        command = [
+            *TORCHRUN,
+            "--nnodes",
+            len(hosts),
+            "--nproc-per-node",
+            here,
+            *how,
+            "-m",
+            "gsplit.train",
+            *arguments,
+        ]
+        agents.append(started(host, command, RESTARTED if restarts else {}, folder / f"torchrun-{host.number}"))
+    return agents

@@ -3,7 +3,8 @@
 ScaleGNN (arXiv 2604.02651, section V) lays trainers out in four dimensions: groups, each with a random set of
 vertices of its own, and a grid of R x K x F inside each group. A set follows from the seed, so every trainer knows
 it without a message, and cuts the edges from its columns to its rows out of the layout. Layers are then those of the
-whole graph on the same grid (:mod:`gsplit.full`).
+whole graph on the same grid (:mod:`gsplit.full`). Groups follow one another by rank, and in a group the features are
+the fastest axis: over several hosts whole groups lie on one, or else their features, and then their columns.
 """
 
 from __future__ import annotations
@@ -52,8 +53,6 @@ class SubgraphGrids:
             )
         if config.split_group not in (None, size):
             raise InputError(f"--split-group is {config.split_group}, and --grid {grid} is for groups of {size}")
-        if config.hosts > 1:
-            raise InputError(f"--grid {grid} of subgraphs is not laid over several hosts yet; drop it")
         resolved = config.resolved(
             split_group=size, exchange="rows", cache="none", cache_size=None, samplers=0, slots=None
         )

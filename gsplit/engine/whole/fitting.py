@@ -93,6 +93,19 @@ def why_tight(run: Run, layout: Layout, plan: GridPlan, there: int) -> Tight | N
     return Tight(f"{chosen.flags} {takes} {binary(taken(chosen))} {where}; {instead}", surely)
 
 
+def quickest(run: Run) -> Priced | None:
+    """Price the plan that sends in the least time, of those that fit into the memory of this host; reads the edges.
+
+    ``rotate`` is not among them, for it drops other values of rows than all other plans. None for a model whose rows
+    have widths that nobody knows before it runs.
+    """
+    if type(run.new_model()) not in KNOWN:
+        return None
+    there = host_memory().available_bytes if run.config.device == accelerator.HOST else None
+    priced = priced_plans(run, rotating=False)
+    return next((price for price in priced if there is None or price.host_bytes <= there), priced[0])
+
+
 def chosen_of(priced: list[Priced], plan: GridPlan) -> Priced:
     """The price of a plan: grids go by their sizes, whatever their name."""
     named = (*OF_ALL_SOURCES, "rotate")

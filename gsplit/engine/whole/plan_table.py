@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 import numpy as np
 from torch import nn
 
 from gsplit.data import Layout, open_layout
+from gsplit.device import accelerator
 from gsplit.engine.evaluation import bounds_of
 from gsplit.engine.run import Run
 from gsplit.engine.whole.device_memory import device_peak
@@ -26,6 +28,11 @@ from gsplit.units import binary
 
 EDGE_BYTES = 8
 """Bytes of an edge: A and A', int32 without values."""
+BETWEEN_BYTES_PER_S = 2.5e9
+"""Rate at which a host sends to others: Ethernet of 25 Gbit/s, of which TCP reaches 0.8."""
+WITHIN_BYTES_PER_S = {"cpu": 2e9, "accelerator": 5e10}
+"""Rate at which a trainer sends to those of its host: a core by loopback, a GPU over NVLink or its like. Plans are
+ordered by these rates, whatever those of the hosts are: only what one is to the other counts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,16 +55,13 @@ class Priced:
     """Number of hosts."""
     between_bytes: int = 0
     """Bytes that go to other hosts in an epoch, of the host that sends most."""
+    seconds: float
+    """What plans are ordered by: seconds that sending takes, between hosts and within them, by rates of either."""
 
     @property
     def host_bytes(self) -> int:
         """Memory of a host at most."""
         return self.plan.grid.world // self.hosts * self.private_bytes + self.shared_bytes
-
-    @property
-    def cost(self) -> tuple[int, int]:
-        """What plans are ordered by: bytes between hosts, which are the slower way, and bytes in all."""
-        return self.between_bytes, sent_bytes(self.sent)
 
     @property
     def flags(self) -> str:
@@ -66,6 +70,9 @@ class Priced:
             return f"--algorithm {self.plan.algorithm}"
         grid = f"--grid {','.join(map(str, self.plan.sizes))}"
         return f"--algorithm rotate {grid}" if self.plan.algorithm == "rotate" else grid
+
+
+SECONDS = attrgetter("seconds")
 
 
 def plan_table(run: Run) -> str:
@@ -80,7 +87,7 @@ def plan_table(run: Run) -> str:
     trained = run.config.train_features is not None
     first = moved_widths(model, epoch=0)[0].forward if sums_features(model) and not trained else 0
     work = work_of(run, layout, levels, model)
-    priced, hosts = sorted(prices(run, layout, work, model), key=lambda price: price.cost), run.config.hosts
+    priced, hosts = sorted(prices(run, layout, work, model), key=SECONDS), run.config.hosts
     chosen = GridPlan(algorithm=run.config.algorithm, sizes=tuple(run.config.grid or ()))  # type: ignore[arg-type]
     named = [
         "plan",
@@ -110,8 +117,12 @@ def plan_table(run: Run) -> str:
     )
 
 
-def priced_plans(run: Run) -> list[Priced]:
+def priced_plans(run: Run, *, rotating: bool = True) -> list[Priced]:
     """All plans that a run could have, least sent first; reads the edges.
+
+    Args:
+        run: that they are for.
+        rotating: whether those of ``rotate`` are wanted, too.
 
     Raises:
         InputError: for a model whose rows have widths that nobody knows before it runs.
@@ -119,7 +130,7 @@ def priced_plans(run: Run) -> list[Priced]:
     layout, model = open_layout(run.layout, trusted=True), run.new_model()
     levels = levels_of(layout.graph, bounds_of(layout, run.trainers), run.config.layers, whole=needs_all_rows(model))
     work = work_of(run, layout, levels, model)
-    return sorted(prices(run, layout, work, model), key=lambda price: price.cost)
+    return sorted((prices if rotating else prices_of_chains)(run, layout, work, model), key=SECONDS)
 
 
 def sent_bytes(counts: dict[str, int], move: str = "exchange") -> int:
@@ -129,9 +140,14 @@ def sent_bytes(counts: dict[str, int], move: str = "exchange") -> int:
 
 def prices(run: Run, layout: Layout, work: Work, model: nn.Module) -> Iterator[Priced]:
     """All plans that a run could have."""
+    yield from prices_of_chains(run, layout, work, model)
+    yield from _prices_of_rotating(run, layout, work, model)
+
+
+def prices_of_chains(run: Run, layout: Layout, work: Work, model: nn.Module) -> Iterator[Priced]:
+    """All plans but those of ``rotate``."""
     trained, hosts = run.config.train_features is not None, run.config.hosts
     widths, itemsize = moved_widths(model, epoch=1, trained=trained), run.dtype.itemsize
-    weights = itemsize if work.weights else 0
     hidden = run.precision.products.itemsize
     as_they_are = isinstance(model, SAGE | GCN) and not work.projection and widths[0].forward == work.widths[0]
     itemsizes = [itemsize if as_they_are else hidden, hidden]
@@ -147,29 +163,34 @@ def prices(run: Run, layout: Layout, work: Work, model: nn.Module) -> Iterator[P
             sent=max(sent, key=sent_bytes),
             hosts=hosts,
             between_bytes=_between(sent, hosts),
+            seconds=_seconds(sent, hosts, run.config.device),
             held_bytes=max(sum(edge_bytes(plan, work, rank)) for rank in range(run.trainers)),
             private_bytes=max(private_peak(plan, work, rank) for rank in range(run.trainers)),
             device_bytes=max(device_peak(plan, work, rank) for rank in range(run.trainers)),
             shared_bytes=shared_bytes(plan, work),
         )
-    if why_not_rotated(run.signature) is None and run.trainers > 1:
-        assert isinstance(model, GCN)
-        kept = sums_features(model) and not trained
-        widths_of_levels = list(model.level_widths)
-        loops = bool(run.signature["loops"])
-        for plan, sent, held, private, on_device in prices_of_turns(
-            run, layout, work, widths_of_levels, loops=loops, kept=kept, each=EDGE_BYTES + 2 * weights
-        ):
-            yield Priced(
-                plan=plan,
-                sent=max(sent, key=sent_bytes),
-                hosts=hosts,
-                between_bytes=_between(sent, hosts),
-                held_bytes=held,
-                private_bytes=private,
-                device_bytes=on_device,
-                shared_bytes=shared_bytes(plan, work),
-            )
+
+
+def _prices_of_rotating(run: Run, layout: Layout, work: Work, model: nn.Module) -> Iterator[Priced]:
+    if why_not_rotated(run.signature) is not None or run.trainers == 1:
+        return
+    assert isinstance(model, GCN)
+    hosts, kept = run.config.hosts, sums_features(model) and run.config.train_features is None
+    each = EDGE_BYTES + 2 * (run.dtype.itemsize if work.weights else 0)
+    for plan, sent, held, private, on_device in prices_of_turns(
+        run, layout, work, list(model.level_widths), loops=bool(run.signature["loops"]), kept=kept, each=each
+    ):
+        yield Priced(
+            plan=plan,
+            sent=max(sent, key=sent_bytes),
+            hosts=hosts,
+            between_bytes=_between(sent, hosts),
+            seconds=_seconds(sent, hosts, run.config.device),
+            held_bytes=held,
+            private_bytes=private,
+            device_bytes=on_device,
+            shared_bytes=shared_bytes(plan, work),
+        )
 
 
 def sent_in_types(
@@ -199,6 +220,13 @@ def _between(sent: Sequence[dict[str, int]], hosts: int) -> int:
     if hosts == 1:
         return 0
     return int(np.array([counts[BETWEEN] for counts in sent]).reshape(hosts, -1).sum(axis=1).max())
+
+
+def _seconds(sent: Sequence[dict[str, int]], hosts: int, device: str) -> float:
+    """Seconds of the host that sends most to others, and of the trainer that sends most within its host."""
+    within = max(sent_bytes(counts) - counts.get(BETWEEN, 0) for counts in sent)
+    rate = WITHIN_BYTES_PER_S["cpu" if device == accelerator.HOST else "accelerator"]
+    return _between(sent, hosts) / BETWEEN_BYTES_PER_S + within / rate
 
 
 def _plans(run: Run, layout: Layout, model: nn.Module) -> Iterator[GridPlan]:

@@ -21,7 +21,7 @@ from typing import NamedTuple
 from gsplit.full.moves import DIRECTIONS, names_of_counts, shares
 from gsplit.full.plans import TURNING
 from gsplit.full.rotation.planes import roles_of
-from gsplit.full.volumes import BETWEEN, TOTALS
+from gsplit.full.volumes import BETWEEN, TOTALS, passed_on
 from gsplit.parallel import Grid
 
 
@@ -55,6 +55,8 @@ class Traffic(NamedTuple):
     """Whether it is between rows at rest and planes."""
     of_products: bool = False
     """Whether it adds products up, which may be in a shorter type than all else."""
+    gathered: Sequence[int] | None = None
+    """Where rows are gathered: the words of all along the axis, by their places."""
 
 
 def volumes_of_turns(
@@ -82,15 +84,18 @@ def volumes_of_turns(
     """
     counts = dict.fromkeys([*names_of_counts(), *TOTALS, *([BETWEEN] if hosts > 1 else [])], 0)
     here = turns.grid.world // hosts
-    for move, way, words, axis, _, of_products in traffic_of(
+    for move, way, words, axis, _, of_products, gathered in traffic_of(
         turns, rank, first_moves=first_moves, first_returns=first_returns
     ):
+        members = turns.grid.group(rank, axis)
         each = (of_products and product_itemsize) or itemsize
         for name in (move, "exchange"):
             counts[f"{name}_{way}_bytes"] += sum(words) * each
             counts[f"{name}_{way}_messages"] += sum(number > 0 for number in words)
-        if hosts > 1:
-            peers = (peer for peer in turns.grid.group(rank, axis) if peer != rank)
+        if hosts > 1 and gathered is not None:
+            counts[BETWEEN] += passed_on(dict(zip(members, gathered, strict=True)), rank, here) * each
+        elif hosts > 1:
+            peers = (peer for peer in members if peer != rank)
             away = (number for peer, number in zip(peers, words, strict=True) if peer // here != rank // here)
             counts[BETWEEN] += sum(away) * each
     return counts
@@ -111,15 +116,22 @@ def traffic_of(
         same = (peer for peer in range(grid.world) if grid.coordinate(peer, axis) == place[axis])
         return sum(turns.own[level % 2][peer] for peer in same)
 
-    def along(axis: str, move: str, way: str, words: Sequence[int], **how: bool) -> Traffic:
+    def along(
+        axis: str, move: str, way: str, words: Sequence[int], *, between: bool = False, of_products: bool = False
+    ) -> Traffic:
         others = [number for at, number in enumerate(words) if at != place[axis]]
-        return Traffic(move, way, others, axis, **how)
+        return Traffic(move, way, others, axis, between, of_products)
+
+    def gather(
+        axis: str, way: str, words: Sequence[int], *, between: bool = False, of_products: bool = False
+    ) -> Traffic:
+        others = [words[place[axis]]] * (len(words) - 1)
+        return Traffic("gather", way, others, axis, between, of_products, gathered=words)
 
     def all_reduced(num_rows: int, width: int, axis: str, way: str, products: bool = False) -> Iterator[Traffic]:
         sizes = [number * width for number in shares(num_rows, grid.size(axis))]
         yield along(axis, "reduce_scatter", way, sizes, of_products=products)
-        own = [sizes[place[axis]]] * len(sizes)
-        yield along(axis, "gather", way, own, of_products=products)
+        yield gather(axis, way, sizes, of_products=products)
 
     along_z = [
         sum(turns.own[0][grid.rank(x=place["x"], y=y, z=z)] for y in range(grid.size("y")))
@@ -129,7 +141,7 @@ def traffic_of(
     if first_moves:
         per_place = [turns.own[0][rank] * width for width in shares(wide, grid.size("y"))]
         yield along("y", "to_columns", forward, per_place, between=True)
-        yield along("z", "gather", forward, [along_z[place["z"]] * narrow] * len(along_z))
+        yield gather("z", forward, [number * narrow for number in along_z])
     if first_returns:
         yield along("z", "reduce_scatter", backward, [size * narrow for size in along_z])
         mine = [turns.own[0][peer] * narrow for peer in grid.group(rank, "y")]
@@ -153,8 +165,11 @@ def traffic_of(
     yield along(roles.columns, "to_rows", forward, [targets[peer] * out for peer in peers], between=True)
     back = [targets[rank] * width for width in shares(classes, len(peers))]
     yield along(roles.columns, "to_columns", backward, back, between=True)
-    all_targets = sum(targets[peer] for peer in peers) * out
-    yield along(roles.features, "gather", backward, [all_targets] * grid.size(roles.features), between=True)
+    all_targets = [
+        sum(targets[peer] for peer in grid.group(member, roles.columns)) * out
+        for member in grid.group(rank, roles.features)
+    ]
+    yield gather(roles.features, backward, all_targets, between=True)
 
 
 def paper_words(sizes: tuple[int, int, int], vertices: int, widths: Sequence[int]) -> float:

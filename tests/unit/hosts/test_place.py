@@ -56,6 +56,24 @@ def test_steps_of_a_job_have_stores_of_their_own():
     assert first.step != second.step
 
 
+def test_jobs_of_slurm_have_ports_of_their_own():
+    jobs = [
+        slurm(0, 2, 0, 0, 2, SLURM_JOB_ID=str(job), SLURM_STEP_ID=str(step)) for job in range(900) for step in (0, 1)
+    ]
+    ports = {place_of(job).port for job in jobs}
+    assert len(ports) == len(jobs)
+    assert min(ports) >= 20000
+    assert max(ports) < 30000  # where Linux gives connections no ports
+
+
+@pytest.mark.parametrize(
+    ("reserved", "port"), [("12007-12010", 12007), ("12003", 12003), ("", 20123), ("(null)", 20123)]
+)
+def test_a_port_that_slurm_has_reserved_is_taken(reserved, port):
+    assert place_of(slurm(1, 8, 1, 0, 2, SLURM_STEP_RESV_PORTS=reserved)).port == port
+    assert place_of(slurm(1, 8, 1, 0, 2, SLURM_STEP_RESV_PORTS=reserved, **STORE)).port == 29500
+
+
 def test_of_open_mpi():
     place = place_of(open_mpi(3, 4, 1, 2, **STORE))
     assert (place.rank, place.local, place.host, place.by) == (3, 1, 1, "mpirun")
