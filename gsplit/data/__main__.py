@@ -46,7 +46,8 @@ def import_(
         source: an edge list (.csv, .tsv, .txt, .parquet), a matrix (.mtx, SciPy's .npz), a folder of .npy arrays, a
             graph of PyG (.pt), DGL (.bin) or GraphBolt (a folder), GSplit's own .npz, a graph store, ogb:NAME, a
             database of DuckDB or SQLite or postgresql://... with --edges-query, or synthetic:PRESET
-            (tiny, small, medium, large, huge, and products, papers and amazon, which are like the paper's graphs;
+            (tiny, small, medium, large, huge; products, papers and amazon, which are like the paper's graphs; mag, of
+            several types, like ogbn-mag;
             synthetic:papers?scale=0.05 is one shrunk to 5 percent). KIND:PATH says what a path is: csv, parquet, mtx,
             scipy, numpy, pyg, dgl, graphbolt, npz, duckdb or sqlite.
         out: the folder to write.

@@ -13,19 +13,20 @@ import tempfile
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 import gsplit._core as _core
 from gsplit.bars import progress_bar
+from gsplit.data.cleaning import Cleaning, Tally
 from gsplit.data.columns.rounding import Rounding, log_rounded
 from gsplit.data.edge_history import ADDED
 from gsplit.data.folders import FolderWriter
 from gsplit.data.importers.source import EDGES_AT_ONCE, EdgeChunk, GraphSource
-from gsplit.data.links.held_out import Withheld
 from gsplit.data.repeats import first_repeated, refusal, shown_edge
+from gsplit.data.schema import VertexType
 from gsplit.data.spill import INT32_VERTICES, Buckets, EdgeSpill
 from gsplit.errors import InputError
 from gsplit.limits import host_memory
@@ -38,44 +39,24 @@ VERTEX_BYTES = 40
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Cleaning:
-    """Steps that clean the edges of a source."""
-
-    undirected: bool = False
-    self_loops: Literal["keep", "drop", "add"] = "keep"
-    duplicates: str = "first"
-    """A rule of :mod:`gsplit.data.repeats`, resolved."""
-    withheld: Withheld | None = None
-    """Which edges are no message edges."""
-
-    @property
-    def weights(self) -> type:
-        """Type of weights on disk: float32, but for rules that add them up."""
-        return np.float64 if self.duplicates in ("sum", "mean", "count") else np.float32
-
-
-@dataclass(kw_only=True)
-class Tally:
-    """Numbers of edges that the cleaning removed or added."""
-
-    repeated: int = 0
-    """Edges of the source that repeat another one."""
-    self_loops: int = 0
-    """Self-loops that were dropped."""
-    reverses: int = 0
-    """Reverse edges, now or before added: of the k-th edge u -> v, where the source has no k-th edge v -> u."""
-    loops: int = 0
-    """Self-loops that were added, now or before."""
-
-
 def write_adjacency(
-    writer: FolderWriter, source: GraphSource, num_vertices: int | None, cleaning: Cleaning
+    writer: FolderWriter,
+    source: GraphSource,
+    num_vertices: int | None,
+    cleaning: Cleaning,
+    ends: tuple[VertexType, VertexType] | None = None,
 ) -> tuple[NDArray[np.int64], Tally]:
     """Write indptr, indices and, where there are such, edge_weight and added_degrees; return indptr and the tally.
 
     Neighbours stand in the order of the source, each at its first appearance, then those that an import before has
     added, those by reverse edges and the loop. Reverse edges of before are made anew with those of now.
+
+    Args:
+        writer: of the folder.
+        source: of the edges.
+        num_vertices: N, of the destinations; None: the edges tell.
+        cleaning: of the edges; between two types there are neither loops nor reverses.
+        ends: types of sources and destinations, where vertices have types.
 
     Raises:
         InputError: for ids below 0 or from ``num_vertices`` on, weights that are not finite, no edges to tell the
@@ -86,13 +67,14 @@ def write_adjacency(
         weights = cleaning.weights if source.edges.weighted else None
         spill = EdgeSpill(folder)
         try:
-            reader = _Reader(source, num_vertices, cleaning)
+            reader = _Reader(source, num_vertices, cleaning, ends)
             degrees = reader.read_into(spill)
-            buckets = _sort(spill, folder, degrees, weights, cleaning)
+            num_sources = len(degrees) if ends is None else ends[0].num_vertices
+            buckets = _sort(spill, folder, degrees, num_sources, weights, cleaning)
         finally:
             spill.close()
         try:
-            indptr = _write_rows(writer, source, buckets, degrees, cleaning, reader.tally)
+            indptr = _write_rows(writer, source, buckets, degrees, num_sources, cleaning, reader.tally)
         finally:
             buckets.files.close()
     writer.save("indptr", indptr)
@@ -115,10 +97,17 @@ def check_num_vertices(vertices: int, where: str, other_ids: str = "") -> None:
 class _Reader:
     """Checks edges on their way into the spill, and counts them."""
 
-    def __init__(self, source: GraphSource, num_vertices: int | None, cleaning: Cleaning) -> None:
+    def __init__(
+        self,
+        source: GraphSource,
+        num_vertices: int | None,
+        cleaning: Cleaning,
+        types: tuple[VertexType, VertexType] | None,
+    ) -> None:
         self.tally = Tally()
         self._source = source
         self._n = num_vertices
+        self._types = types
         self._cleaning = cleaning
         self._degrees = np.zeros(0, np.int64)
         self._largest = -1
@@ -155,7 +144,7 @@ class _Reader:
             exact, weight = weight, weight.astype(self._cleaning.weights, copy=False)
             self._rounding.add(exact[:, None], weight[:, None])
         largest = max(int(source.max()), int(destination.max()))
-        if largest > self._largest:
+        if self._n is None and largest > self._largest:
             self._largest = largest
             self._grow(largest + 1)
         self._edges += len(source)
@@ -180,9 +169,18 @@ class _Reader:
         spill.add(pairs, weight, largest, added=chunk.added)
 
     def _check(self, source: NDArray[Any], destination: NDArray[Any], weight: NDArray[Any] | None) -> None:
+        if self._types is not None:
+            for ids, each, end in zip((source, destination), self._types, ("source", "destination"), strict=True):
+                outside = (ids < 0) | (ids >= each.num_vertices)
+                if outside.any():
+                    at, n = int(np.argmax(outside)), each.num_vertices
+                    there = f"outside its vertices 0 .. {n - 1}" if n else "which has no vertices"
+                    raise InputError(
+                        f"{self._at(at)}: the {end} {ids[at]} is no vertex of the type {each.name!r}, {there}"
+                    )
         limit = np.iinfo(np.int64).max if self._n is None else self._n
         bad = (source < 0) | (source >= limit) | (destination < 0) | (destination >= limit)
-        if bad.any():
+        if self._types is None and bad.any():
             at = int(np.argmax(bad))
             raise InputError(
                 f"{self._at(at)}: {source[at]} -> {destination[at]} names a vertex "
@@ -256,15 +254,20 @@ class _Sorted:
 
 
 def _sort(
-    spill: EdgeSpill, folder: Path, degrees: NDArray[np.int64], weights: type | None, cleaning: Cleaning
+    spill: EdgeSpill,
+    folder: Path,
+    degrees: NDArray[np.int64],
+    num_sources: int,
+    weights: type | None,
+    cleaning: Cleaning,
 ) -> _Sorted:
     ends = np.cumsum(degrees)
     bounds = _bucket_bounds(ends)
     sizes = np.diff(np.concatenate([[0], ends])[bounds])
-    dtype = np.int32 if len(degrees) <= INT32_VERTICES else np.int64
+    dtype = np.int32 if max(len(degrees), num_sources) <= INT32_VERTICES else np.int64
     files = Buckets(folder, bounds, sizes, dtype, weights=weights)
     try:
-        with progress_bar(int(ends[-1]), "sort edges") as bar:
+        with progress_bar(int(sizes.sum()), "sort edges") as bar:
             for pairs, weight in spill.pieces():
                 files.add(pairs, weight)
                 bar.update(len(pairs))
@@ -298,6 +301,7 @@ def _write_rows(
     source: GraphSource,
     edges: _Sorted,
     degrees: NDArray[np.int64],
+    num_sources: int,
     cleaning: Cleaning,
     tally: Tally,
 ) -> NDArray[np.int64]:
@@ -305,7 +309,7 @@ def _write_rows(
     indptr = np.zeros(n + 1, np.int64)
     rule = cleaning.duplicates
     repeats = getattr(_core.Repeats, {"count": "sum", "refuse": "first"}.get(rule, rule))
-    seen = np.full(n, -1, edges.dtype)
+    seen = np.full(num_sources, -1, edges.dtype)
     refused: tuple[int, int] | None = None
     added_degrees = np.zeros(n, np.int64)
     rounding = Rounding(np.zeros(1, np.bool_))

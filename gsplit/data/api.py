@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from gsplit.config.fields import check_options
-from gsplit.data.build import fill_store
 from gsplit.data.build_options import BuildOptions
 from gsplit.data.folders import writing_folder
 from gsplit.data.importers.databases import shown_source
@@ -19,6 +18,7 @@ from gsplit.data.importers.text_rules import TextRules
 from gsplit.data.importers.vertex_files import VertexFiles
 from gsplit.data.inputs import open_inputs
 from gsplit.data.store import GraphStore, open_store
+from gsplit.data.typed_build import fill_any_store
 from gsplit.errors import one_line_errors
 
 T = TypeVar("T")
@@ -115,5 +115,5 @@ def make_store(
             source, root=root, add=add, files=files, keys=keys, ids=ids, build=build, folder=folder, links=links
         )
         described_as = shown_source(source if add is None else f"{source} --add {add}")
-        fill_store(writer, opened, build, name=name or opened.name, described_as=described_as)
-    return open_store(out)
+        fill_any_store(writer, opened, build, name=name or opened.name, described_as=described_as)
+    return open_store(out, typed=True)

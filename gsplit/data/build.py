@@ -7,26 +7,28 @@ the vertex sets. Nothing is left of a store that fails anywhere.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gsplit.data.adjacency import Cleaning, Tally, check_num_vertices, write_adjacency
+from gsplit.data.adjacency import check_num_vertices, write_adjacency
 from gsplit.data.build_options import BuildOptions
+from gsplit.data.cleaning import Cleaning, Tally
 from gsplit.data.columns.written import write_features
 from gsplit.data.description import read_description
 from gsplit.data.edge_history import KEY as HISTORY
 from gsplit.data.edge_history import EdgeHistory
 from gsplit.data.folders import FolderWriter, writing_folder
-from gsplit.data.graph import VERTEX_SETS, GraphArrays, check_ids, check_vertex_sets, open_arrays
+from gsplit.data.graph import VERTEX_SETS, GraphArrays, Labelled, check_ids, check_vertex_sets, open_arrays
 from gsplit.data.ids import kept_ids
 from gsplit.data.ids.named_ids import IDS_AT_ONCE
 from gsplit.data.importers.arrays import check_class_count, clean_labels, entry_of, integers, numbers_to_regress
-from gsplit.data.importers.source import GraphSource
+from gsplit.data.importers.source import EdgeChunks, GraphSource
 from gsplit.data.labels.class_names import checked_names
 from gsplit.data.labels.notes import remark
 from gsplit.data.labels.random_sets import random_sets
@@ -38,7 +40,7 @@ from gsplit.data.links.random_edges import Hashes, RandomEdges, hashes_of_ids, h
 from gsplit.data.links.supervision import Share, Supervised
 from gsplit.data.links.time_edges import TimedEdges
 from gsplit.data.repeats import OUTCOMES, counted, resolved
-from gsplit.data.store import FILE, FORMAT, VERSION, describe, save_links, version_of
+from gsplit.data.store import FILE, FORMAT, VERSION, describe, save_labelled, save_links, version_of
 from gsplit.errors import InputError
 
 logger = logging.getLogger(__name__)
@@ -69,24 +71,19 @@ def fill_store(
     Raises:
         InputError: for a source that is no valid graph.
     """
-    rule = resolved(options.duplicates or ("keep" if source.as_is else "first"), weighted=source.edges.weighted)
-    if source.edges.counts:
-        rule = "count"
-    elif rule == "count":
-        source = replace(source, edges=counted(source.edges))
+    edges, rule = edges_by_rule(source.edges, options.duplicates or ("keep" if source.as_is else "first"))
+    source = replace(source, edges=edges)
     n = _num_vertices(source, options)
-    if options.split and source.vertex_sets and source.times is None:
-        raise InputError(
-            f"{source.where} has vertex sets already ({', '.join(source.vertex_sets)}); drop --split"
-            + (" and --stratify" if options.stratify else "")
-        )
+    check_split(source, options)
+    if options.reverse:
+        raise InputError(f"{source.where} has one type of vertices, and --reverse is for several; give --undirected")
     if options.edge_split and source.links is not None:
         raise InputError(f"{source.where} has links already; drop --edge-split")
     labelled = None
     if n is not None:
         check_num_vertices(n, source.where)
-        _check_features(source, n)
-        labelled = _labelled(source, n, options)
+        check_features(source, n)
+        labelled = labelled_of(source, n, options)
     columns = list(source.columns)
     if source.features is not None:
         assert labelled is not None
@@ -94,9 +91,9 @@ def fill_store(
             writer,
             source.features,
             dtype=options.feature_dtype,
-            training=labelled.vertex_sets["train"],
+            training=labelled.train_idx,
             called=source.called.get("features", source.where),
-            shown=str if source.ids is None else source.ids.shown,
+            shown=shown_by(source),
         )
     ids_described = None if source.ids is None else source.ids.write(writer.path / kept_ids.FILE)
     withheld = _withheld(source, options, writer.path, ids_described)
@@ -112,22 +109,15 @@ def fill_store(
         links = _with_rows(links, source, indptr, writer.mapped("indices"))
     if source.maybe_header is not None and options.num_vertices is None:
         _check_header(source.maybe_header, indptr, writer.mapped("indices"))
-    labelled = labelled or _labelled(source, len(indptr) - 1, options)
-    writer.save("labels", labelled.labels)
-    ids = {f"{key}_idx": values for key, values in labelled.vertex_sets.items()}
-    for key, values in ids.items():
-        writer.save(key, values)
+    labelled = labelled or labelled_of(source, len(indptr) - 1, options)
+    save_labelled(writer, labelled)
     graph = GraphArrays(
         indptr=indptr,
         indices=writer.mapped("indices"),
         features=None if source.features is None else writer.mapped("features"),
-        labels=labelled.labels,
         edge_weight=writer.mapped("edge_weight") if source.edges.weighted else None,
-        num_classes=labelled.num_classes,
-        regression=options.task == "regression",
-        classes=labelled.classes,
         links=links,
-        **ids,
+        **vars(labelled),
     )
     if links is not None:
         check_links(links, graph.num_vertices, graph.num_edges, source.where)
@@ -136,7 +126,7 @@ def fill_store(
             check_pairs(source.hard_pairs, graph.num_vertices, partial(source.row, "hard_negatives"))
             trained = graph.indices if links.train is None else links.train[:, 0]
             write_hard_negatives(writer, source.hard_pairs, trained, graph.num_vertices)
-    check_vertex_sets(graph, source.where, source.entry, str if source.ids is None else source.ids.shown)
+    check_vertex_sets(graph, graph.num_vertices, source.where, source.entry, shown_by(source))
     header = {"format": FORMAT, "version": version_of(graph), **describe(graph), "name": name, "source": described_as}
     if withheld is not None:
         facts, before = withheld.described(), source.link_facts
@@ -156,8 +146,25 @@ def fill_store(
     if source.grown_from:
         header["grown_from"] = list(source.grown_from)
     writer.describe(FILE, header)
-    _report(source, tally, cleaning)
+    report(source, tally, cleaning)
     remark(graph, source.where)
+
+
+def edges_by_rule(edges: EdgeChunks, rule: str) -> tuple[EdgeChunks, str]:
+    """The edges with the weights that a rule of ``--duplicates`` needs, and the rule that is applied."""
+    rule = resolved(rule, weighted=edges.weighted)
+    if edges.counts:
+        return edges, "count"
+    return (counted(edges) if rule == "count" else edges), rule
+
+
+def check_split(source: GraphSource, options: BuildOptions) -> None:
+    """Raise InputError where vertex sets are to be drawn, and there are some."""
+    if options.split and source.vertex_sets and source.times is None:
+        raise InputError(
+            f"{source.where} has vertex sets already ({', '.join(source.vertex_sets)}); drop --split"
+            + (" and --stratify" if options.stratify else "")
+        )
 
 
 def _withheld(
@@ -199,8 +206,7 @@ def _share(source: GraphSource, options: BuildOptions, train: NDArray[np.int64] 
 def _held_out(source: GraphSource, options: BuildOptions, hashes: Hashes) -> Withheld:
     if not options.edge_split:
         train_alone = options.message_edges == "train"
-        shown = str if source.ids is None else source.ids.shown
-        return HeldOut(source.links or Links.empty(), options.leaks, train_alone=train_alone, shown=shown)
+        return HeldOut(source.links or Links.empty(), options.leaks, train_alone=train_alone, shown=shown_by(source))
     if source.edge_times is None and len(options.edge_split) == 2:
         raise InputError(
             f"--edge-split {','.join(map(str, options.edge_split))}: two bounds need --edge-time COLUMN; shares are "
@@ -226,22 +232,20 @@ def _with_rows(links: Links, source: GraphSource, indptr: NDArray[np.int64], ind
     return replace(links, hard_negatives=matched_rows(rows, of, pairs))
 
 
-class _Labelled(NamedTuple):
-    """Labels as in a store, the number of classes or outputs, the names of classes, and ids by vertex set."""
-
-    labels: NDArray[Any]
-    num_classes: int
-    classes: tuple[str, ...] | None
-    vertex_sets: dict[str, NDArray[np.int64]]
-
-
-def _labelled(source: GraphSource, n: int, options: BuildOptions) -> _Labelled:
+def labelled_of(source: GraphSource, n: int, options: BuildOptions) -> Labelled:
+    """Labels and vertex sets of a source of n vertices, as in a store."""
     labels, num_classes, classes = _labels(source, n, options.task)
     found = _vertex_sets(source, labels, options)
     sets = {key: integers(found.get(key, np.empty(0, np.int64)), source.call(key), ndim=1) for key in VERTEX_SETS}
     for key, ids in sets.items():
         check_ids(ids, n, f"{key}_idx", partial(source.entry, key))
-    return _Labelled(labels, num_classes, classes, sets)
+    return Labelled(
+        labels=labels,
+        num_classes=num_classes,
+        regression=options.task == "regression",
+        classes=classes,
+        **{f"{key}_idx": ids for key, ids in sets.items()},
+    )
 
 
 def _vertex_sets(source: GraphSource, labels: NDArray[Any], options: BuildOptions) -> dict[str, NDArray[np.int64]]:
@@ -328,7 +332,12 @@ def _labels(source: GraphSource, n: int, task: str) -> tuple[NDArray[Any], int, 
     return labels, count, classes
 
 
-def _check_features(source: GraphSource, n: int) -> None:
+def shown_by(source: GraphSource) -> Callable[[int], str]:
+    """What messages call a vertex of a source."""
+    return str if source.ids is None else source.ids.shown
+
+
+def check_features(source: GraphSource, n: int) -> None:
     """Check the shape of features, before the edges are read."""
     features = source.features
     if features is not None and (
@@ -340,7 +349,8 @@ def _check_features(source: GraphSource, n: int) -> None:
         )
 
 
-def _report(source: GraphSource, tally: Tally, cleaning: Cleaning) -> None:
+def report(source: GraphSource, tally: Tally, cleaning: Cleaning) -> None:
+    """Say what became of the edges."""
     where, before = source.where, source.edge_history or EdgeHistory()
     if tally.repeated:
         logger.info("%s: %s edges repeat others: %s", where, f"{tally.repeated:,}", OUTCOMES[cleaning.duplicates])

@@ -24,6 +24,9 @@ class BuildOptions(Checked):
     undirected: bool = False
     """Add the reverse of every edge, with its weight, where it is not there; of repeated edges that are kept as many
     reverses as there are edges."""
+    reverse: bool = False
+    """Where there are several types: add a relation rev_NAME for each relation between two types, and the reverse of
+    every edge, as --undirected does, to each inside one type."""
     self_loops: Literal["keep", "drop", "add"] = "keep"
     """Keep or drop self-loops, or add one, of weight 1, to each vertex that has none."""
     duplicates: Rule | None = None

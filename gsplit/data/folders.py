@@ -35,22 +35,28 @@ NUMPYS_FULL = " requested and "
 class FolderWriter:
     """Collects arrays in a temporary folder beside the final one; see :func:`writing_folder`."""
 
-    def __init__(self, temporary: Path) -> None:
+    def __init__(self, temporary: Path, suffix: str = "", arrays: list[str] | None = None) -> None:
         self.path = temporary
-        self._arrays: list[str] = []
+        self._suffix = suffix
+        self._arrays: list[str] = [] if arrays is None else arrays
+
+    def numbered(self, number: int | None) -> FolderWriter:
+        """The same folder for the arrays of a type or relation: ``name`` stands for the file ``name.NUMBER.npy``.
+
+        None is for those of a graph of one type, whose files have no number.
+        """
+        return self if number is None else FolderWriter(self.path, f".{number}", self._arrays)
 
     def save(self, name: str, array: NDArray[Any]) -> None:
         """Write a whole array as ``name``.npy."""
-        np.save(self.path / f"{name}.npy", np.ascontiguousarray(array), allow_pickle=False)
-        self._arrays.append(name)
+        np.save(self._new(name), np.ascontiguousarray(array), allow_pickle=False)
 
     def create(self, name: str, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
         """Writable map of ``name``.npy, for arrays that are filled piece by piece."""
-        self._arrays.append(name)
+        path = self._new(name)
         if 0 in shape:
-            np.save(self.path / f"{name}.npy", np.zeros(shape, dtype), allow_pickle=False)
+            np.save(path, np.zeros(shape, dtype), allow_pickle=False)
             return np.zeros(shape, dtype)
-        path = self.path / f"{name}.npy"
         array = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
         with path.open("r+b") as file:  # a full disk is an error here, not a signal while the map is written
             os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
@@ -59,16 +65,20 @@ class FolderWriter:
     @contextmanager
     def stream(self, name: str, dtype: Any, width: int | None = None) -> Iterator[NpyStream]:
         """Stream that writes ``name``.npy from top to bottom: [n], or [n, width], for an n known at the end."""
-        stream = NpyStream(self.path / f"{name}.npy", np.dtype(dtype), width)
+        stream = NpyStream(self._new(name), np.dtype(dtype), width)
         try:
             yield stream
         finally:
             stream.close()
-        self._arrays.append(name)
 
     def mapped(self, name: str) -> NDArray[Any]:
         """An array that has been written, read-only."""
-        return map_array(self.path / f"{name}.npy")
+        return map_array(self.path / f"{name}{self._suffix}.npy")
+
+    def _new(self, name: str) -> Path:
+        """Take down an array that is to be written, and return its file."""
+        self._arrays.append(f"{name}{self._suffix}")
+        return self.path / f"{self._arrays[-1]}.npy"
 
     def describe(self, file_name: str, description: dict[str, Any]) -> None:
         """Write the JSON description, with the arrays' checksums and one over all of them. Comes last."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from gsplit.data.description import open_array
 from gsplit.data.labels.class_names import checked_names, names_described
 from gsplit.data.links.edge_sets import Links, check_links, open_links
+from gsplit.data.schema import Relation, Schema, VertexType
 from gsplit.errors import InputError
 
 VERTEX_SETS = ("train", "valid", "test")
@@ -33,7 +34,51 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
-class GraphArrays:
+class Labelled:
+    """The labels of N vertices, and which of them are to be learned, to choose by and to test."""
+
+    labels: NDArray[Any]
+    """[N] int64, -1 where unlabelled; or [N, C] float32, of 0 and 1 for multi-label, of any numbers for a regression;
+    NaN where unlabelled."""
+    train_idx: NDArray[np.int64]
+    valid_idx: NDArray[np.int64]
+    test_idx: NDArray[np.int64]
+    num_classes: int
+    """C, what a model has as outputs."""
+    regression: bool = False
+    """True where labels are numbers to be predicted, of which a vertex may lack some."""
+    classes: tuple[str, ...] | None = None
+    """[C] names of the classes; None where they have numbers alone."""
+
+    @property
+    def multi_label(self) -> bool:
+        """True where a vertex may have several classes."""
+        return self.task == "labels"
+
+    @property
+    def task(self) -> Task:
+        """The task."""
+        return "regression" if self.regression else "labels" if self.labels.ndim == 2 else "classes"
+
+    def vertex_set(self, name: str) -> NDArray[np.int64]:
+        """The vertices of ``train``, ``valid`` or ``test``."""
+        return {"train": self.train_idx, "valid": self.valid_idx, "test": self.test_idx}[name]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Adjacency:
+    """The edges of a relation, by destination: E from N_s vertices to N_d."""
+
+    indptr: NDArray[np.int64]
+    """[N_d + 1] int64: the in-neighbours of v are ``indices[indptr[v]:indptr[v + 1]]``."""
+    indices: NDArray[Any]
+    """[E] int32 or int64: ids in the type of the sources."""
+    edge_weight: NDArray[np.float32] | None
+    """[E] float32 weights of the edges, or None."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GraphArrays(Labelled):
     """The arrays of a graph, in the order of their folder (global ids in a store, layout ids in a layout).
 
     Examples:
@@ -48,22 +93,30 @@ class GraphArrays:
     """[E] int32 or int64: the in-neighbours of all vertices, vertex after vertex."""
     features: NDArray[Any] | None
     """[N, D] float32, float16 or float64; None for a topology only."""
-    labels: NDArray[Any]
-    """[N] int64, -1 where unlabelled; or [N, C] float32, of 0 and 1 for multi-label, of any numbers for a regression;
-    NaN where unlabelled."""
     edge_weight: NDArray[np.float32] | None
     """[E] float32 weights of the edges, or None."""
-    train_idx: NDArray[np.int64]
-    valid_idx: NDArray[np.int64]
-    test_idx: NDArray[np.int64]
-    num_classes: int
-    """C, what a model has as outputs."""
-    regression: bool = False
-    """True where labels are numbers to be predicted, of which a vertex may lack some."""
-    classes: tuple[str, ...] | None = None
-    """[C] names of the classes; None where they have numbers alone."""
     links: Links | None = None
     """Pairs of vertices that belong together, by set, in global ids; None where there are none."""
+
+    @cached_property
+    def schema(self) -> Schema:
+        """The types of vertices and the relations between them: one each here."""
+        return Schema((VertexType("vertex", self.num_vertices),), (Relation("vertex", "edge", "vertex"),))
+
+    @cached_property
+    def target(self) -> int:
+        """The number of the type that has labels and vertex sets."""
+        return 0
+
+    @cached_property
+    def adjacencies(self) -> tuple[Adjacency, ...]:
+        """The edges by number of the relation."""
+        return (Adjacency(indptr=self.indptr, indices=self.indices, edge_weight=self.edge_weight),)
+
+    @cached_property
+    def features_by_type(self) -> tuple[NDArray[Any] | None, ...]:
+        """The features by number of the type."""
+        return (self.features,)
 
     @property
     def num_vertices(self) -> int:
@@ -81,14 +134,9 @@ class GraphArrays:
         return 0 if self.features is None else int(self.features.shape[1])
 
     @property
-    def multi_label(self) -> bool:
-        """True where a vertex may have several classes."""
-        return self.task == "labels"
-
-    @property
-    def task(self) -> Task:
-        """The task."""
-        return "regression" if self.regression else "labels" if self.labels.ndim == 2 else "classes"
+    def in_words(self) -> str:
+        """How large it is."""
+        return f"{self.num_vertices:,} vertices, {self.num_edges:,} directed edges, {self.num_features} features"
 
     @property
     def is_for_links(self) -> bool:
@@ -98,10 +146,6 @@ class GraphArrays:
     def with_feature_dtype(self, dtype: str) -> GraphArrays:
         """The same graph with features in ``float32``, ``float16`` or ``float64``."""
         return self if self.features is None else replace(self, features=cast(self.features, dtype))
-
-    def vertex_set(self, name: str) -> NDArray[np.int64]:
-        """The vertices of ``train``, ``valid`` or ``test``."""
-        return {"train": self.train_idx, "valid": self.valid_idx, "test": self.test_idx}[name]
 
 
 def row_ranges(indptr: NDArray[np.int64], at_once: int) -> Iterator[tuple[int, int]]:
@@ -136,31 +180,44 @@ def open_arrays(folder: Path, description: dict[str, Any]) -> GraphArrays:
     listed = description["arrays"]
     try:
         n, e = int(description["num_vertices"]), int(description["num_edges"])
-        num_classes = int(description["num_classes"])
+        int(description["num_classes"])
     except (KeyError, TypeError, ValueError):
         raise InputError(f"{folder}: the description lacks the counts of vertices, edges or classes") from None
-    regression = bool(description.get("regression"))  # stores of earlier releases do not say
-    several = regression or description.get("multi_label")
-    label_shape: tuple[int | None, ...] = (n, num_classes) if several else (n,)
     return GraphArrays(
         indptr=open_array(folder, "indptr", description, ("int64",), (n + 1,)),
         indices=open_array(folder, "indices", description, INDEX_DTYPES, (e,)),
         features=open_array(folder, "features", description, FEATURE_DTYPES, (n, None))
         if "features" in listed
         else None,
-        labels=open_array(
-            folder, "labels", description, ("float32",) if len(label_shape) == 2 else ("int64",), label_shape
-        ),
         edge_weight=open_array(folder, "edge_weight", description, ("float32",), (e,))
         if "edge_weight" in listed
         else None,
-        train_idx=open_array(folder, "train_idx", description, ("int64",), (None,)),
-        valid_idx=open_array(folder, "valid_idx", description, ("int64",), (None,)),
-        test_idx=open_array(folder, "test_idx", description, ("int64",), (None,)),
+        links=open_links(folder, description),
+        **vars(open_labelled(folder, description, n)),
+    )
+
+
+def open_labelled(folder: Path, description: dict[str, Any], n: int, suffix: str = "") -> Labelled:
+    """Map the labels and vertex sets of the n vertices of a folder, or those of a type, whose files have a suffix.
+
+    Raises:
+        InputError: where an array is missing or not as described.
+    """
+    num_classes = int(description["num_classes"])
+    regression = bool(description.get("regression"))  # stores of earlier releases do not say
+    several = regression or description.get("multi_label")
+    label_shape: tuple[int | None, ...] = (n, num_classes) if several else (n,)
+    return Labelled(
+        labels=open_array(
+            folder, f"labels{suffix}", description, ("float32",) if several else ("int64",), label_shape
+        ),
         num_classes=num_classes,
         regression=regression,
         classes=names_described(description, 0 if regression else num_classes, f"{folder}: the description"),
-        links=open_links(folder, description),
+        **{
+            f"{name}_idx": open_array(folder, f"{name}_idx{suffix}", description, ("int64",), (None,))
+            for name in VERTEX_SETS
+        },
     )
 
 
@@ -175,30 +232,43 @@ def check_graph(graph: GraphArrays, where: str) -> None:
     n = graph.num_vertices
     if n < 1:
         raise InputError(f"{where}: the graph has no vertices")
-    if graph.indptr[0] != 0 or graph.indptr[-1] != graph.num_edges:
-        raise InputError(
-            f"{where}: indptr must run from 0 to the {graph.num_edges} edges, "
-            f"not from {graph.indptr[0]} to {graph.indptr[-1]}"
-        )
-    falls = graph.indptr[1:] < graph.indptr[:-1]
-    if falls.any():
-        at = int(np.argmax(falls))
-        raise InputError(f"{where}: indptr falls from {graph.indptr[at]} to {graph.indptr[at + 1]} at vertex {at}")
-    check_ids(graph.indices, n, "indices", lambda _: where)
+    check_adjacency(graph.indptr, graph.indices, n, where)
     if graph.classes is not None:
         checked_names(graph.classes, graph.num_classes, where)
-    check_vertex_sets(graph, where)
+    check_vertex_sets(graph, n, where)
     if graph.links is not None:
         check_links(graph.links, n, graph.num_edges, where)
 
 
+def check_adjacency(indptr: NDArray[np.int64], indices: NDArray[Any], num_sources: int, where: str) -> None:
+    """Check that ``indptr`` ascends from 0 to the number of ``indices``, which are ids of so many vertices.
+
+    Raises:
+        InputError: naming ``where`` and the first bad entry.
+    """
+    if indptr[0] != 0 or indptr[-1] != len(indices):
+        raise InputError(
+            f"{where}: indptr must run from 0 to the {len(indices)} edges, not from {indptr[0]} to {indptr[-1]}"
+        )
+    falls = indptr[1:] < indptr[:-1]
+    if falls.any():
+        at = int(np.argmax(falls))
+        raise InputError(f"{where}: indptr falls from {indptr[at]} to {indptr[at + 1]} at vertex {at}")
+    check_ids(indices, num_sources, "indices", lambda _: where)
+
+
 def check_vertex_sets(
-    graph: GraphArrays, where: str, entry: Callable[[str, int], str] | None = None, shown: Callable[[int], str] = str
+    graph: Labelled,
+    n: int,
+    where: str,
+    entry: Callable[[str, int], str] | None = None,
+    shown: Callable[[int], str] = str,
 ) -> None:
     """Check the vertex sets and the labels of their vertices: the part of :func:`check_graph` that needs no edges.
 
     Args:
         graph: to check.
+        n: number of vertices.
         where: what messages call it.
         entry: what messages call the i-th vertex of a set in place of that: the line of its file.
         shown: what messages call a vertex.
@@ -208,7 +278,6 @@ def check_vertex_sets(
     """
     if graph.num_classes < 0:
         raise InputError(f"{where}: the number of classes is {graph.num_classes}")
-    n = graph.num_vertices
     for name in VERTEX_SETS:
         ids = graph.vertex_set(name)
         at = partial(_place, where, entry, name)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
+from gsplit.config.fields import flag_of
 from gsplit.data.append.grow import from_store, is_store
 from gsplit.data.build_options import BuildOptions
 from gsplit.data.importers import check_of_kind, databases, edge_table, kind_of, load_source
@@ -13,7 +14,7 @@ from gsplit.data.importers.edge_times import edge_times
 from gsplit.data.importers.keys import Keys
 from gsplit.data.importers.link_files import NO_LINKS, LinkFiles, with_links
 from gsplit.data.importers.named_edges import IdOptions, load_named_edges
-from gsplit.data.importers.source import GraphSource
+from gsplit.data.importers.source import GraphSource, TypedSource
 from gsplit.data.importers.table_files import TableFile
 from gsplit.data.importers.text_rules import TextRules
 from gsplit.data.importers.unconnected import add_by_id, with_unconnected
@@ -86,6 +87,9 @@ def open_inputs(
         else:
             regression = build.task == "regression"
             found = load_source(source, seed=build.seed, root=root, regression=regression, keys=keys, ends=ids.ends)
+        if isinstance(found, TypedSource):
+            _check_alone(found, files, ids, links)
+            return found, build
         found, named = with_unconnected(found, files, folder), None
     if found.num_vertices is None:
         found = replace(found, num_vertices=build.num_vertices)
@@ -95,6 +99,17 @@ def open_inputs(
         assert table is not None
         found = replace(found, edge_times=edge_times(table, ids.edge_time, named=ids.ids == "any"))
     return with_links(attach(found, files.settled, named, kept), links, ids.ends, named), build
+
+
+def _check_alone(source: TypedSource, files: VertexFiles, ids: IdOptions, links: LinkFiles) -> None:
+    """Raise InputError where files or ids are given beside a graph of several types."""
+    for given in (files, ids, links):
+        for field in fields(given):
+            if getattr(given, field.name) != field.default:
+                raise InputError(
+                    f"{source.where} has several types of vertices, or relations, and {flag_of(field.name)} is for "
+                    "graphs of one; drop it"
+                )
 
 
 def _check_edge_time(

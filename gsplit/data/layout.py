@@ -7,7 +7,7 @@ everything at run time.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,14 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.data.description import open_array, read_description, verify_checksums
-from gsplit.data.graph import check_graph, open_arrays
 from gsplit.data.ids.kept_ids import verify_ids
 from gsplit.data.memory.opened import OpenFolder
 from gsplit.data.memory.temporary import temporary_of
+from gsplit.data.typed_graph import TypedGraph, check_any_graph, open_graph
 from gsplit.errors import InputError
 
 FORMAT = "gsplit-layout"
-VERSION = 2
+VERSION = 3
 """Newest version that is read."""
 FILE = "layout.json"
 
@@ -48,10 +48,20 @@ class Layout(OpenFolder):
     stored_indptr: NDArray[np.int64] | None = None
     """:attr:`store_indptr` likewise."""
 
+    @cached_property
+    def offsets_by_type(self) -> tuple[NDArray[np.int64], ...]:
+        """By number of the type: [P + 1] int64, from 0 to N_t, as :attr:`offsets` of one type."""
+        return (self.offsets,)
+
+    @cached_property
+    def permutations(self) -> tuple[NDArray[np.int64], ...]:
+        """By number of the type: [N_t] int64, layout id -> global id."""
+        return (self.permutation,)
+
     @property
     def parts(self) -> int:
         """P."""
-        return len(self.offsets) - 1
+        return len(self.offsets_by_type[0]) - 1
 
     @cached_property
     def positions(self) -> NDArray[np.int64]:
@@ -64,6 +74,27 @@ class Layout(OpenFolder):
         return (
             reordered_indptr(self.graph.indptr, self.positions) if self.stored_indptr is None else self.stored_indptr
         )
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class TypedLayout(Layout):
+    """An open layout of several types, each with layout ids 0 .. N_t - 1 of its own.
+
+    What only a layout of one type has, such as ``offsets``, raises :class:`~gsplit.errors.InputError`.
+    """
+
+    graph: TypedGraph
+    offsets_by_type: tuple[NDArray[np.int64], ...]
+    permutations: tuple[NDArray[np.int64], ...]
+
+    offsets: NDArray[np.int64] = field(init=False)
+    permutation: NDArray[np.int64] = field(init=False)
+
+    def __getattr__(self, name: str) -> Any:
+        """Refuse what only a layout of one type has."""
+        if name in ("offsets", "permutation"):
+            raise InputError(f"a layout of several types has no {name}: each type has its own")
+        raise AttributeError(name)
 
 
 def inverse(order: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -95,16 +126,20 @@ def first_parts(parts: int, trainers: int) -> NDArray[np.int64]:
     return np.arange(trainers + 1) * parts // trainers
 
 
-def open_layout(path: str | os.PathLike[str], *, verify: bool = False, trusted: bool = False) -> Layout:
+def open_layout(
+    path: str | os.PathLike[str], *, verify: bool = False, trusted: bool = False, typed: bool = False
+) -> Layout:
     """Open and check a layout; arrays are mapped, not read into memory.
 
     Args:
         path: the folder.
         verify: also read every byte and compare checksums.
         trusted: skip the checks that read whole arrays; for a process whose parent has made them.
+        typed: open one of several types, too, as a :class:`gsplit.data.TypedLayout`.
 
     Raises:
-        InputError: where anything is missing, damaged or out of range.
+        InputError: where anything is missing, damaged or out of range, or there are several types and the caller
+            takes but one.
 
     Examples:
         >>> gsplit.data.open_layout("layout").offsets.tolist()  # part 1 owns the layout ids 20 to 39
@@ -116,50 +151,64 @@ def open_layout(path: str | os.PathLike[str], *, verify: bool = False, trusted: 
         verify_checksums(path, description)
         if "ids" in description:
             verify_ids(path, description["ids"])
-    graph = open_arrays(path, description)
-    n = graph.num_vertices
-    permutation = open_array(path, "permutation", description, ("int64",), (n,))
-    positions, store_indptr = (
-        _stored(path, description, "positions", n),
-        _stored(path, description, "store_indptr", n + 1),
+    graph = open_graph(path, description, typed=typed)
+    several = isinstance(graph, TypedGraph)
+    counts = [each.num_vertices for each in graph.schema.types]
+    names = [f"permutation.{number}" if several else "permutation" for number in range(len(counts))]
+    permutations = tuple(
+        open_array(path, name, description, ("int64",), (n,)) for name, n in zip(names, counts, strict=True)
     )
     try:
-        offsets = np.array(description["offsets"], dtype=np.int64)
+        listed = description["offsets"] if several else [description["offsets"]]
+        offsets = tuple(np.array(each, dtype=np.int64) for each in listed)
         store_checksum = str(description["store"]["checksum"])
         quality = description["quality"]
         for key in ("method", "weights", "seed", "hotness"):
             description[key]
     except (KeyError, TypeError, ValueError, OverflowError):
         raise InputError(f"{path / FILE} is damaged: no valid offsets, store, quality or method") from None
-    ascending = offsets.ndim == 1 and len(offsets) >= 2 and bool((np.diff(offsets) >= 0).all())
-    if not ascending or offsets[0] != 0 or offsets[-1] != n:
-        raise InputError(f"{path / FILE} is damaged: offsets must ascend from 0 to {n}")
-    if not _is_quality(quality, len(offsets) - 1):
+    if len(offsets) != len(counts) or len({each.shape for each in offsets}) != 1:
+        raise InputError(f"{path / FILE} is damaged: offsets must be of all {len(counts)} types and the same parts")
+    for each, n in zip(offsets, counts, strict=True):
+        ascending = each.ndim == 1 and len(each) >= 2 and bool((np.diff(each) >= 0).all())
+        if not ascending or each[0] != 0 or each[-1] != n:
+            raise InputError(f"{path / FILE} is damaged: offsets must ascend from 0 to {n}")
+    if not _is_quality(quality, len(offsets[0]) - 1):
         raise InputError(f"{path / FILE} is damaged where it says how good the partition is")
     if not _is_presample(description.get("presample")):
         raise InputError(f"{path / FILE} is damaged where it says what was presampled")
     if not trusted:
-        check_graph(graph, str(path))
-        if len(permutation) and (permutation.min() < 0 or permutation.max() >= n):
-            raise InputError(f"{path / 'permutation.npy'} names a vertex outside 0 .. {n - 1}")
-        if np.bincount(permutation, minlength=n).max(initial=1) > 1:
-            raise InputError(f"{path / 'permutation.npy'} names a vertex twice")
-        if positions is not None and not (positions == inverse(permutation)).all():
+        check_any_graph(graph, str(path))
+        for name, permutation, n in zip(names, permutations, counts, strict=True):
+            if len(permutation) and (permutation.min() < 0 or permutation.max() >= n):
+                raise InputError(f"{path / name}.npy names a vertex outside 0 .. {n - 1}")
+            if np.bincount(permutation, minlength=n).max(initial=1) > 1:
+                raise InputError(f"{path / name}.npy names a vertex twice")
+    about: dict[str, Any] = {
+        "path": path,
+        "name": str(description.get("name", path.name)),
+        "checksum": description["checksum"],
+        "store_checksum": store_checksum,
+        "description": description,
+        "graph": graph,
+        "temporary": temporary_of(path),
+    }
+    if several:
+        return TypedLayout(**about, offsets_by_type=offsets, permutations=permutations)
+    n = counts[0]
+    positions = _stored(path, description, "positions", n)
+    store_indptr = _stored(path, description, "store_indptr", n + 1)
+    if not trusted:
+        if positions is not None and not (positions == inverse(permutations[0])).all():
             raise InputError(f"{path / 'positions.npy'} does not lead back to permutation.npy")
-        if store_indptr is not None and not (np.diff(store_indptr)[permutation] == np.diff(graph.indptr)).all():
+        if store_indptr is not None and not (np.diff(store_indptr)[permutations[0]] == np.diff(graph.indptr)).all():
             raise InputError(f"{path / 'store_indptr.npy'} has other in-degrees than indptr.npy")
     return Layout(
-        path=path,
-        name=str(description.get("name", path.name)),
-        checksum=description["checksum"],
-        store_checksum=store_checksum,
-        offsets=offsets,
-        permutation=permutation,
+        **about,
+        offsets=offsets[0],
+        permutation=permutations[0],
         stored_positions=positions,
         stored_indptr=store_indptr,
-        description=description,
-        graph=graph,
-        temporary=temporary_of(path),
     )
 
 
@@ -169,9 +218,13 @@ def _stored(path: Path, description: dict[str, Any], name: str, length: int) -> 
 
 
 def _is_quality(quality: object, parts: int) -> bool:
-    """Return whether these are numbers by name, and lists of a number for each part."""
+    """Return whether these are numbers by name, and lists of a number for each part; also by type and relation."""
     if not isinstance(quality, dict):
         return False
+    nested = [quality[key] for key in ("types", "relations") if key in quality]
+    if any(not isinstance(each, dict) or not all(_is_quality(of, parts) for of in each.values()) for each in nested):
+        return False
+    quality = {key: value for key, value in quality.items() if key not in ("types", "relations")}
     counts = [value for key, value in quality.items() if key.endswith("_per_part")]
     numbers = [value for key, value in quality.items() if not key.endswith("_per_part")]
     if any(not isinstance(value, list) or len(value) != parts for value in counts):

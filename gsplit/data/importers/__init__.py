@@ -86,9 +86,9 @@ def load_source(
     if ends.given and kind not in TABLES:
         raise InputError(f"{ends.given} is for edge lists in text or Parquet, and {source} is none; drop it")
     if kind == "synthetic":
-        from gsplit.data.synthetic import choose
+        from gsplit.data.synthetic import PRESETS, TYPED, choose
 
-        choice = choose(rest)
+        choice = choose(rest, {**PRESETS, **TYPED})
         return graph_source(f"synthetic-{choice.label}", choice.generate(seed=seed), source)
     if kind == "ogb":
         from gsplit.data.importers.ogb import load_ogb

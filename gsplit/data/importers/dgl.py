@@ -1,4 +1,4 @@
-"""Graphs of DGL: a file of ``dgl.save_graphs`` with one homogeneous graph in it.
+"""Graphs of DGL, of one type or several: a file of ``dgl.save_graphs`` with one graph in it.
 
 Vertices carry ``feat`` (``x``, ``features``), ``label`` (``y``, ``labels``) and ``train_mask``, ``val_mask``
 (``valid_mask``), ``test_mask``; edges ``w`` (``weight``, ``edge_weight``). The tensors that DGL saves beside its
@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,10 @@ from numpy.typing import NDArray
 from gsplit.data.importers.arrays import as_labels
 from gsplit.data.importers.checked import as_count, as_features, as_vertex_set, as_weights, is_mask
 from gsplit.data.importers.keys import SET_NAMES, Keys, found
-from gsplit.data.importers.source import GraphSource, array_edges
+from gsplit.data.importers.source import NO_EDGES, EdgeChunks, GraphSource, TypedSource, array_edges
 from gsplit.data.importers.torch_files import dense_array
 from gsplit.data.links.edge_sets import links_of_files
+from gsplit.data.schema import Relation
 from gsplit.errors import InputError
 
 FEATURES = ("feat", "x", "features")
@@ -35,8 +37,8 @@ def load_dgl(path: Path, keys: Keys | None = None) -> GraphSource:
     """Read the graph of a file of ``dgl.save_graphs``.
 
     Raises:
-        InputError: where DGL is missing, or the file is damaged, or holds several or heterogeneous graphs,
-            or tensors that do not fit each other.
+        InputError: where DGL is missing, or the file is damaged, or holds several graphs, or
+            tensors that do not fit each other.
     """
     if not path.is_file():
         raise InputError(f"{path} is missing" if not path.exists() else f"{path} is a folder; name the .bin file")
@@ -62,36 +64,64 @@ def given_dgl(graph: Any, *, name: str, where: str, keys: Keys) -> GraphSource:
 
 
 def dgl_source(graph: Any, beside: dict[str, Any], *, name: str, where: str, keys: Keys) -> GraphSource:
-    """The graph, with the tensors that DGL keeps ``beside`` it in a file.
+    """The graph, with the tensors that DGL keeps ``beside`` it in a file; they are of the type that has labels.
 
     Raises:
-        InputError: naming ``where``, for a heterogeneous graph, and tensors that are missing or do not fit each
-            other.
+        InputError: naming ``where``, and tensors that are missing or do not fit each other.
     """
-    if len(graph.ntypes) != 1 or len(graph.canonical_etypes) != 1:
-        raise InputError(f"{where} holds a heterogeneous graph; only homogeneous ones can be imported")
-    n = int(graph.num_nodes())
-    if n < 1:
-        raise InputError(f"{where}: the graph has no vertices")
-    source, destination = (ids.cpu().numpy() for ids in graph.edges(order="eid"))
-    weight, weight_name = _first(graph.edata, WEIGHTS, where)
-    x_key = found(graph.ndata, FEATURES, keys.feature_key, "--feature-key", f"{where}: ndata")
-    y_key = found(graph.ndata, LABELS, keys.label_key, "--label-key", f"{where}: ndata")
-    x, x_name = _first(graph.ndata, (x_key,) if x_key else (), where)
-    y, y_name = _first(graph.ndata, (y_key,) if y_key else (), where)
+    if len(graph.ntypes) == len(graph.canonical_etypes) == 1:
+        n = int(graph.num_nodes())
+        if n < 1:
+            raise InputError(f"{where}: the graph has no vertices")
+        edges = _edges(graph, graph.canonical_etypes[0], where)
+        vertices = _vertices(graph.ndata, beside, n, name=name, where=where, keys=keys)
+        return replace(vertices, edges=edges, links=links_of_files(beside, where))
+    frames = {of: graph.nodes[of].data for of in graph.ntypes}
+    keys.check_some(frames.values(), where)
+    labelled = [of for of, frame in frames.items() if keys.label_key in frame or any(key in frame for key in LABELS)]
+    return TypedSource(
+        name=name,
+        where=where,
+        types={
+            of: _vertices(
+                frame,
+                beside if labelled == [of] else {},
+                int(graph.num_nodes(of)),
+                name=name,
+                where=f"{where}: type {of}",
+                keys=keys.among([*frame, *beside] if labelled == [of] else frame),
+            )
+            for of, frame in frames.items()
+        },
+        relations={
+            Relation(*each): _edges(graph, each, f"{where}: relation {Relation(*each)}")
+            for each in graph.canonical_etypes
+        },
+    )
+
+
+def _edges(graph: Any, relation: tuple[str, str, str], where: str) -> EdgeChunks:
+    source, destination = (ids.cpu().numpy() for ids in graph.edges(order="eid", etype=relation))
+    weight, key = _first(graph.edges[relation].data, WEIGHTS, where)
+    return array_edges(
+        source, destination, None if weight is None else as_weights(weight, len(source), f"{where}: edata[{key!r}]")
+    )
+
+
+def _vertices(frame: Any, beside: dict[str, Any], n: int, *, name: str, where: str, keys: Keys) -> GraphSource:
+    """The vertices of a frame, as a graph without edges."""
+    x_key = found(frame, FEATURES, keys.feature_key, "--feature-key", f"{where}: ndata")
+    y_key = found(frame, LABELS, keys.label_key, "--label-key", f"{where}: ndata")
+    x, x_name = _first(frame, (x_key,) if x_key else (), where)
+    y, y_name = _first(frame, (y_key,) if y_key else (), where)
     return GraphSource(
         name=name,
-        edges=array_edges(
-            source,
-            destination,
-            None if weight is None else as_weights(weight, len(source), f"{where}: edata[{weight_name!r}]"),
-        ),
+        edges=NO_EDGES,
         num_vertices=n,
         features=None if x is None else as_features(x, n, f"{where}: ndata[{x_name!r}]"),
         labels=None if y is None else as_labels(y, n, f"{where}: ndata[{y_name!r}]"),
         num_classes=as_count(beside.get("num_classes"), f"{where}: num_classes"),
-        vertex_sets=_vertex_sets(graph.ndata, beside, n, where, keys),
-        links=links_of_files(beside, where),
+        vertex_sets=_vertex_sets(frame, beside, n, where, keys),
         where=where,
         called={} if y is None else {"labels": f"{where}: ndata[{y_name!r}]"},
     )

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from gsplit.config.fields import Range, checked
 from gsplit.data.importers.arrays import as_labels
 from gsplit.data.importers.checked import as_features, as_ids, as_vertex_set, as_weights
-from gsplit.data.importers.source import GraphSource, array_edges
+from gsplit.data.importers.source import NO_EDGES, EdgeChunks, GraphSource, array_edges
 from gsplit.data.links.edge_sets import Links, weights_of
 from gsplit.errors import InputError
 
@@ -53,9 +53,39 @@ def arrays_source(
     Raises:
         InputError: naming ``where`` and the array, for one that is none or does not fit the others.
     """
+    source, destination = edges_of(edge_index, f"{where}: edge_index")
+    vertices = vertices_of(
+        x, y, vertex_sets=vertex_sets, num_vertices=num_vertices, num_classes=num_classes, name=name, where=where
+    )
+    return replace(
+        vertices, edges=given_edges(source, destination, edge_weight, where), links=given_links(links or {}, where)
+    )
+
+
+def given_edges(source: NDArray[Any], destination: NDArray[Any], edge_weight: Any, where: str) -> EdgeChunks:
+    """The edges of arrays [E], with weights [E] or none."""
+    weight = given_array(edge_weight, f"{where}: edge_weight")
+    return array_edges(
+        source,
+        destination,
+        None if weight is None else as_weights(weight, len(source), f"{where}: edge_weight"),
+        place="edge {} of edge_index".format,
+    )
+
+
+def vertices_of(
+    x: Any,
+    y: Any,
+    *,
+    vertex_sets: dict[str, Any],
+    num_vertices: int | None,
+    num_classes: int | None,
+    name: str,
+    where: str,
+) -> GraphSource:
+    """The vertices of arrays, as a graph without edges; arguments as of :func:`arrays_source`."""
     num_vertices = checked(f"{where}: num_vertices", num_vertices, COUNT)
     num_classes = checked(f"{where}: num_classes", num_classes, COUNT)
-    source, destination = _edges(edge_index, f"{where}: edge_index")
     arrays = {"x": given_array(x, f"{where}: x"), "y": given_array(y, f"{where}: y")}
     sets = {key: given_array(value, f"{where}: {key}") for key, value in vertex_sets.items()}
     n = _common_length(
@@ -64,15 +94,9 @@ def arrays_source(
         where,
     )
     features, labels = arrays["x"], arrays["y"]
-    weight = given_array(edge_weight, f"{where}: edge_weight")
     return GraphSource(
         name=name,
-        edges=array_edges(
-            source,
-            destination,
-            None if weight is None else as_weights(weight, len(source), f"{where}: edge_weight"),
-            place="edge {} of edge_index".format,
-        ),
+        edges=NO_EDGES,
         num_vertices=n,
         features=None if features is None else as_features(features, len(features), f"{where}: x"),
         labels=None if labels is None else as_labels(labels, len(labels), f"{where}: y"),
@@ -82,7 +106,6 @@ def arrays_source(
             for key, value in sets.items()
             if value is not None and len(ids := _vertex_set(value, n, f"{where}: {key}"))
         },
-        links=given_links(links or {}, where),
         where=where,
         called={key: f"{where}: {called}" for key, called in (("features", "x"), ("labels", "y"))},
     )
@@ -109,7 +132,7 @@ def given_links(given: dict[str, Any], where: str) -> Links | None:
                 raise InputError(f"{what} must be whole numbers of shape (pairs, candidates), one row a pair")
             found[key] = rows.astype(np.int64)
         else:
-            found[key.removesuffix("_edges")] = np.stack(_edges(value, what), axis=1).astype(np.int64)
+            found[key.removesuffix("_edges")] = np.stack(edges_of(value, what), axis=1).astype(np.int64)
     return replace(Links.empty(), **found) if found else None
 
 
@@ -139,7 +162,7 @@ def given_array(value: Any, what: str) -> NDArray[Any] | None:
     return array
 
 
-def _edges(edge_index: Any, what: str) -> tuple[NDArray[Any], NDArray[Any]]:
+def edges_of(edge_index: Any, what: str) -> tuple[NDArray[Any], NDArray[Any]]:
     """Source and destination [E] of each edge."""
     if isinstance(edge_index, (tuple, list)) and len(edge_index) == 2:
         rows = [given_array(row, what) for row in edge_index]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from gsplit.config.fields import Checked, flag_of
@@ -27,6 +27,23 @@ class Keys(Checked):
     mask_key: str | None = None
     """The masks, or lists of ids, of train, valid and test in a graph of PyG or DGL, in this order, such as
     train_m,stop_m,test_m; nothing between commas leaves a set out. By default train_mask, val_mask and so on."""
+
+    def check_some(self, types: Iterable[Collection[str]], where: str) -> None:
+        """Raise InputError for a name of a tensor that none of several types has."""
+        there = {key for each in types for key in each}
+        for field, names in vars(self).items():
+            for name in (names or "").split(","):
+                if name.strip():
+                    found(sorted(there), (), name.strip(), flag_of(field), where)
+
+    def among(self, there: Collection[str]) -> Keys:
+        """The same names, without those of tensors that one type of several does not have."""
+        masks = [key if key.strip() in there else "" for key in (self.mask_key or "").split(",")]
+        return Keys(
+            feature_key=self.feature_key if self.feature_key in there else None,
+            label_key=self.label_key if self.label_key in there else None,
+            mask_key=",".join(masks) if any(masks) else None,
+        )
 
     @property
     def given(self) -> str | None:

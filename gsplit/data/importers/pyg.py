@@ -1,4 +1,4 @@
-"""Graphs of PyTorch Geometric: a saved ``Data``, or the processed file of an ``InMemoryDataset``.
+"""Graphs of PyTorch Geometric: a saved ``Data`` or ``HeteroData``, or the processed file of an ``InMemoryDataset``.
 
 Read are ``edge_index`` [2, E] (or ``adj_t``), ``edge_weight`` [E] (or ``edge_attr``, if it is one number an edge),
 ``x``, ``y``, ``num_nodes``, ``num_classes``, ``class_names`` (texts, of the classes of ``y``), ``vertex_ids`` with
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import importlib
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,7 @@ from gsplit.data.importers.checked import (
 )
 from gsplit.data.importers.keys import SET_NAMES, Keys, found
 from gsplit.data.importers.pyg_links import links_of_data
-from gsplit.data.importers.source import GraphSource, array_edges
+from gsplit.data.importers.source import NO_EDGES, GraphSource, array_edges
 from gsplit.data.importers.torch_files import dense_array, load_torch
 from gsplit.errors import InputError
 
@@ -54,8 +55,8 @@ def load_pyg(path: Path, keys: Keys | None = None) -> GraphSource:
     """Read a graph from a file, or from the root or processed folder of a dataset.
 
     Raises:
-        InputError: where PyG is missing, or the file is damaged, holds other objects, or several or
-            heterogeneous graphs, or tensors that do not fit each other.
+        InputError: where PyG is missing, or the file is damaged, holds other objects or several graphs, or tensors
+            that do not fit each other.
     """
     file = _file(path)
     classes = _classes()
@@ -64,7 +65,7 @@ def load_pyg(path: Path, keys: Keys | None = None) -> GraphSource:
 
 
 def given_pyg(data: Any, *, name: str, where: str, keys: Keys) -> GraphSource:
-    """Take a ``Data`` that lies in memory; its tensors may be on any device.
+    """Take a ``Data`` or ``HeteroData`` that lies in memory; its tensors may be on any device.
 
     Raises:
         InputError: as :func:`load_pyg`.
@@ -77,12 +78,16 @@ def given_pyg(data: Any, *, name: str, where: str, keys: Keys) -> GraphSource:
     kind = type(data).__name__
     if not isinstance(data, Data) and kind not in ("HeteroData", "TemporalData"):
         of_dataset = "; of a dataset give its graph, dataset[0]" if hasattr(data, "__getitem__") else ""
-        raise InputError(f"{where}: takes a torch_geometric.data.Data, not a {kind}{of_dataset}")
+        raise InputError(f"{where}: takes a Data or HeteroData of torch_geometric.data, not a {kind}{of_dataset}")
     return _source(data, name=name, where=where, keys=keys)
 
 
 def _source(loaded: Any, *, name: str, where: str, keys: Keys) -> GraphSource:
     """The graph of an object, with its links; of three graphs the edges, features and labels of the first."""
+    from gsplit.data.importers import pyg_types  # which needs this module
+
+    if (stores := pyg_types.typed_stores(loaded, where)) is not None:
+        return pyg_types.typed_source(stores, name=name, where=where, keys=keys)
     parts = [_one_graph(each, where) for each in (loaded if _are_three(loaded) else [loaded])]
     source = pyg_source(parts[0], name=name, where=where, keys=keys)
     return replace(source, links=links_of_data(parts, where))
@@ -105,19 +110,42 @@ def pyg_source(data: dict[str, Any], *, name: str, where: str, keys: Keys) -> Gr
     if "edge_index" not in data and "adj_t" not in data:
         there = printable_line(", ".join(sorted(data))) or "nothing"
         raise InputError(f"{where} has neither edge_index nor adj_t; it has {there}")
+    source, destination, weight, size = edges_of(data, where)
+
+    def largest() -> int:
+        return max(int(source.max(initial=-1)), int(destination.max(initial=-1)))
+
+    vertices = vertices_of(data, size, largest, name=name, where=where, keys=keys)
+    if not vertices.num_vertices:
+        raise InputError(f"{where}: the graph has no vertices")
+    return replace(vertices, edges=array_edges(source, destination, weight))
+
+
+def vertices_of(
+    data: dict[str, Any], size: int | None, largest: Callable[[], int], *, name: str, where: str, keys: Keys
+) -> GraphSource:
+    """The vertices with these attributes, as a graph without edges.
+
+    Args:
+        data: attributes of a graph, or of a type.
+        size: number of vertices, where the adjacency says it.
+        largest: the largest id in the edges, which tells where nothing else does.
+        name: of the graph.
+        where: what messages call it.
+        keys: other names than the usual ones.
+    """
     x_key = found(data, ("x",), keys.feature_key, "--feature-key", where)
     y_key = found(data, ("y",), keys.label_key, "--label-key", where)
     sets = _set_keys(data, keys, where)
-    source, destination, weight, size = _edges(data, where)
     train = sets.get("train", "train_mask")
     of_train = (
         train if train in data and is_mask(train, dense_array(data[train], f"{where}: {train}")) else "train_mask"
     )
-    n = _num_vertices(data, (x_key or "", y_key or "", of_train), source, destination, size, where)
+    n = _num_vertices(data, (x_key or "", y_key or "", of_train), size, largest, where)
     x, y = data.get(x_key or ""), data.get(y_key or "")
     return GraphSource(
         name=name,
-        edges=array_edges(source, destination, weight),
+        edges=NO_EDGES,
         num_vertices=n,
         features=None if x is None else as_features(dense_array(x, f"{where}: {x_key}"), n, f"{where}: {x_key}"),
         labels=None if y is None else as_labels(dense_array(y, f"{where}: {y_key}"), n, f"{where}: {y_key}"),
@@ -153,19 +181,26 @@ def _classes() -> list[Any]:
         raise InputError(f"graphs of PyG need PyG ({error}): pip install 'gsplit[pyg]'") from None
 
 
+def unpacked(loaded: Any, where: str) -> tuple[Any, Any]:
+    """The graph of a file, and its class, which an InMemoryDataset writes beside the attributes and their slices."""
+    kind: Any = type(loaded)
+    if isinstance(loaded, tuple) and len(loaded) in (2, 3):
+        loaded, slices, kind = (*loaded, None)[:3]
+        several = list(slices.values()) if isinstance(slices, dict) else []
+        several += [each for of in several if isinstance(of, dict) for each in of.values()]
+        counts = [len(s) - 1 for s in several if hasattr(s, "__len__") and not isinstance(s, dict)]
+        if counts and max(counts) != 1:
+            raise InputError(f"{where} holds {max(counts)} graphs; save the one to train on as a Data of its own")
+    return loaded, kind
+
+
 def _one_graph(loaded: Any, where: str) -> dict[str, Any]:
     """The attributes of the graph: a Data, a dict of them, or the tuple that an InMemoryDataset writes."""
     from torch_geometric.data import Data
 
-    kind: Any = Data
-    if isinstance(loaded, tuple) and len(loaded) in (2, 3):
-        loaded, slices, kind = (*loaded, Data)[:3]
-        counts = [len(s) - 1 for s in slices.values() if hasattr(s, "__len__")] if isinstance(slices, dict) else []
-        if counts and max(counts) != 1:
-            raise InputError(f"{where} holds {max(counts)} graphs; save the one to train on as a Data of its own")
-    for thing in (type(loaded), kind):
-        if getattr(thing, "__name__", "") in ("HeteroData", "TemporalData"):
-            raise InputError(f"{where} is a {thing.__name__}; only homogeneous graphs (Data) can be imported")
+    loaded, kind = unpacked(loaded, where)
+    if "TemporalData" in (type(loaded).__name__, getattr(kind, "__name__", "")):
+        raise InputError(f"{where} is a TemporalData; graphs without times (Data, HeteroData) can be imported")
     if isinstance(loaded, Data):
         try:
             loaded = loaded.to_dict()
@@ -176,10 +211,12 @@ def _one_graph(loaded: Any, where: str) -> dict[str, Any]:
     return {key: value for key, value in loaded.items() if isinstance(key, str) and value is not None}
 
 
-def _edges(data: dict[str, Any], where: str) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None, int | None]:
-    """Source and destination [E], the weights, and the number of vertices where the adjacency says it."""
+def edges_of(
+    data: dict[str, Any], where: str, *, square: bool = True
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None, int | None]:
+    """Source and destination [E], the weights, and the number of vertices where a ``square`` adjacency says it."""
     if "edge_index" not in data:
-        return _transposed_adjacency(data["adj_t"], where)
+        return _transposed_adjacency(data["adj_t"], where, square=square)
     edge_index = dense_array(data["edge_index"], f"{where}: edge_index")
     if edge_index.ndim != 2 or len(edge_index) != 2:
         raise InputError(f"{where}: edge_index must have the shape (2, E), not {edge_index.shape}")
@@ -195,28 +232,23 @@ def _edges(data: dict[str, Any], where: str) -> tuple[NDArray[Any], NDArray[Any]
 
 
 def _transposed_adjacency(
-    adj_t: Any, where: str
+    adj_t: Any, where: str, *, square: bool
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None, int | None]:
     """Edges of ``adj_t`` [N, N], whose rows are destinations. Values that are all 1 are no weights."""
     if not isinstance(adj_t, torch.Tensor) or adj_t.layout == torch.strided:
         raise InputError(f"{where}: adj_t is of type {type(adj_t).__name__}, not a sparse tensor; save edge_index")
-    if adj_t.ndim != 2 or adj_t.shape[0] != adj_t.shape[1]:
+    if adj_t.ndim != 2 or (square and adj_t.shape[0] != adj_t.shape[1]):
         raise InputError(f"{where}: adj_t must be square, not of shape {tuple(adj_t.shape)}")
     coo = adj_t.detach().to_sparse_coo()
     # Without the underscore they ask for coalescing, which would add up double edges.
     destination, source = coo._indices().cpu().numpy()
     values = dense_array(coo._values(), f"{where}: the values of adj_t")
     weight = None if (values == 1).all() else as_weights(values, len(source), f"{where}: the values of adj_t")
-    return source, destination, weight, int(adj_t.shape[0])
+    return source, destination, weight, int(adj_t.shape[0]) if square else None
 
 
 def _num_vertices(
-    data: dict[str, Any],
-    keys: tuple[str, ...],
-    source: NDArray[Any],
-    destination: NDArray[Any],
-    size: int | None,
-    where: str,
+    data: dict[str, Any], keys: tuple[str, ...], size: int | None, largest: Callable[[], int], where: str
 ) -> int:
     """Number of vertices: as given, or the length of the first of the tensors with these keys, or by the edges."""
     n = as_count(data.get("num_nodes"), f"{where}: num_nodes")
@@ -226,11 +258,7 @@ def _num_vertices(
         value = data.get(key)
         if n is None and isinstance(value, (torch.Tensor, np.ndarray)) and value.ndim:
             n = len(value)
-    if n is None:
-        n = max(int(source.max(initial=-1)), int(destination.max(initial=-1))) + 1
-    if n < 1:
-        raise InputError(f"{where}: the graph has no vertices")
-    return n
+    return largest() + 1 if n is None else n
 
 
 def _set_keys(data: dict[str, Any], keys: Keys, where: str) -> dict[str, str]:

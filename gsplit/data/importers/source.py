@@ -6,8 +6,8 @@ An importer only reads. Cleaning edges, building the adjacency and writing the s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,9 @@ from gsplit.data.ids.vertex_ids import KeepsIds
 from gsplit.data.importers.text_rules import TableRules
 from gsplit.data.labels.time_sets import Times
 from gsplit.data.links.edge_sets import Links
+from gsplit.data.schema import Relation, Schema, VertexType
+from gsplit.data.typed_graph import TypedGraph
+from gsplit.errors import InputError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,6 +141,35 @@ class GraphSource:
         return self.entry(name, index) if name in self.places else f"{self.call(name)}[{index}]"
 
 
+NO_EDGES = EdgeChunks(chunks=lambda: iter(()), count=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TypedSource(GraphSource):
+    """A graph of several types as an importer found it, in the ids of each type; it has a name and a place alone."""
+
+    edges: EdgeChunks = NO_EDGES
+    num_vertices: int | None = None
+    types: Mapping[str, GraphSource]
+    """The vertices of each type, by its name: graphs with ``NO_EDGES`` whose number of vertices is known."""
+    relations: Mapping[Relation, EdgeChunks]
+
+    @property
+    def schema(self) -> Schema:
+        """The types and relations.
+
+        Raises:
+            InputError: where they do not fit each other.
+        """
+        counts = {name: each.num_vertices for name, each in self.types.items()}
+        types = tuple(VertexType(name, count) for name, count in counts.items() if count is not None)
+        assert len(types) == len(counts)
+        try:
+            return Schema(types, tuple(self.relations))
+        except InputError as error:
+            raise InputError(f"{self.where}: {error}") from None
+
+
 EDGES_AT_ONCE = 1 << 22
 
 
@@ -181,7 +213,9 @@ def csc_edges(indptr: NDArray[Any], indices: NDArray[Any], weight: NDArray[Any] 
 
 
 def graph_source(name: str, graph: GraphArrays, where: str) -> GraphSource:
-    """A graph that is in memory already, as a source."""
+    """A graph that is in memory already, of one type or several, as a source."""
+    if isinstance(graph, TypedGraph):
+        return _typed_source(name, graph, where)
     vertex_sets = {name: ids for name in VERTEX_SETS if len(ids := graph.vertex_set(name))}
     return GraphSource(
         name=name,
@@ -196,3 +230,41 @@ def graph_source(name: str, graph: GraphArrays, where: str) -> GraphSource:
         where=where,
         as_is=True,
     )
+
+
+def _typed_source(name: str, graph: TypedGraph, where: str) -> TypedSource:
+    """A graph of several types as a source."""
+    types = {
+        each.name: GraphSource(
+            name=name,
+            edges=NO_EDGES,
+            num_vertices=each.num_vertices,
+            features=rows,
+            where=f"{where}: type {each.name}",
+            as_is=True,
+        )
+        for each, rows in zip(graph.schema.types, graph.features_by_type, strict=True)
+    }
+    target = graph.schema.types[graph.target].name
+    types[target] = replace(
+        types[target],
+        labels=graph.labels,
+        num_classes=graph.num_classes,
+        classes=graph.classes,
+        vertex_sets={key: ids for key in VERTEX_SETS if len(ids := graph.vertex_set(key))},
+    )
+    relations = {
+        relation: csc_edges(each.indptr, each.indices, each.edge_weight)
+        for relation, each in zip(graph.schema.relations, graph.adjacencies, strict=True)
+    }
+    return TypedSource(name=name, where=where, types=types, relations=relations)
+
+
+def reverse_edges(edges: EdgeChunks) -> EdgeChunks:
+    """The same edges the other way round."""
+
+    def chunks() -> Iterator[EdgeChunk]:
+        for chunk in edges.chunks():
+            yield replace(chunk, source=chunk.destination, destination=chunk.source)
+
+    return replace(edges, chunks=chunks)

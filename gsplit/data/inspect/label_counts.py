@@ -57,7 +57,7 @@ LISTED = 1 << 16
 def label_counts(graph: GraphArrays) -> LabelCounts:
     """Count labels, class by class and set by set; reads them once, and those of the sets once more."""
     sets = [graph.vertex_set(name) for name in VERTEX_SETS]
-    member_of = np.zeros(graph.num_vertices, np.uint8)  # a bit for each set
+    member_of = np.zeros(len(graph.labels), np.uint8)  # a bit for each set
     for bit, ids in enumerate(sets):
         member_of[ids] |= np.uint8(1 << bit)
     sizes = np.bincount(member_of, minlength=8)

@@ -3,45 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import fields, replace
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from gsplit.config.fields import check_options
-from gsplit.data.api import options_of
-from gsplit.data.build import fill_store
 from gsplit.data.build_options import BuildOptions
-from gsplit.data.folders import FolderWriter
-from gsplit.data.graph import VERTEX_SETS
-from gsplit.data.importers.databases import Queries
-from gsplit.data.importers.frames import (
-    IdNames,
-    check_edge_order,
-    frame_file,
-    given_file,
-    given_set,
-    is_frame,
-    set_file,
-)
+from gsplit.data.importers.array_types import typed_arrays_source
+from gsplit.data.importers.frames import IdNames, check_edge_order, given_set, is_frame
 from gsplit.data.importers.in_memory import arrays_source
 from gsplit.data.importers.keys import Keys
-from gsplit.data.importers.link_files import LinkFiles
-from gsplit.data.importers.named_edges import IdOptions
-from gsplit.data.importers.source import GraphSource
-from gsplit.data.importers.table_files import TableFile
-from gsplit.data.importers.text_rules import TextRules
-from gsplit.data.importers.vertex_files import VertexFiles
-from gsplit.data.inputs import open_inputs
-from gsplit.data.memory.kept import kept_store
+from gsplit.data.importers.source import GraphSource, TypedSource
+from gsplit.data.memory.kept import check_name, kept_store
+from gsplit.data.memory.tables_in_memory import store_of_tables
 from gsplit.data.store import GraphStore
+from gsplit.data.typed_build import fill_any_store
 from gsplit.errors import InputError
 from gsplit.processes import check_no_trainer
 
-FIELDS = {"x": "features", "y": "labels", "split_file": "split_file", **{name: name for name in VERTEX_SETS}}
-"""Arguments of :func:`from_arrays` that may be tables, each with its field of VertexFiles."""
-WITHOUT = ("features", "labels", *VERTEX_SETS, "num_vertices", "quote", "header", *(f.name for f in fields(Queries)))
-"""Fields of options that have arguments of their own, or none, and those of text."""
 TAKERS = {"torch_geometric": "from_pyg", "dgl": "from_dgl"}
 """Packages of graphs, and what takes theirs."""
 
@@ -51,6 +30,7 @@ def from_arrays(
     x: Any = None,
     y: Any = None,
     *,
+    labels: Any = None,
     edge_weight: Any = None,
     train: Any = None,
     valid: Any = None,
@@ -76,6 +56,9 @@ def from_arrays(
     Edges, features, labels and pairs may be data frames, of pandas, Polars or Arrow: the store is the one that
     ``gsplit import`` makes of these tables in Parquet files. An index of pandas that has a name is one more column.
 
+    Where there are several types of vertices, the first argument has the features of each, or how many there are, the
+    second the edges by relation, and ``labels``, sets and weights are dictionaries likewise.
+
     Args:
         edge_index: integers [2, E], or a pair of [E]: sources and destinations. Ids count from 0. A vertex aggregates
             from the sources of its in-edges. Or a table of edges, with the columns ``src`` and ``dst``, and perhaps
@@ -84,6 +67,7 @@ def from_arrays(
         y: labels: one class a vertex, integers [N] (-1 or NaN: unlabelled), or 0 and 1 for each class, [N, C]; with
             ``task="regression"`` numbers [N] or [N, C], NaN where one is not known. Or a table or a column, also of
             names of classes.
+        labels: by type, in the place of ``y``.
         edge_weight: [E] finite numbers.
         train, valid, test: the vertex sets, each a mask [N] of booleans, which goes by its index where pandas names
             that, or a list of ids; their vertices are labelled.
@@ -118,6 +102,10 @@ def from_arrays(
         >>> store = gsplit.from_arrays(cycle, x=np.eye(4), y=[0, 1, 0, 1], train=[0, 1], test=[3])
         >>> store.graph.num_vertices, store.graph.num_edges, store.graph.num_classes
         (4, 4, 2)
+        >>> writes = {("author", "writes", "paper"): [[0, 1, 1], [0, 0, 1]]}
+        >>> papers = gsplit.from_arrays({"paper": np.eye(2), "author": 2}, writes, labels={"paper": [0, 1]})
+        >>> [each.name for each in papers.graph.schema.types]
+        ['paper', 'author']
         >>> import pandas as pd
         >>> sales = pd.DataFrame({"src": ["Ann", "Bob"], "dst": ["Bag", "Bag"]})
         >>> gsplit.from_arrays(sales, ids="any").graph.num_vertices
@@ -125,11 +113,8 @@ def from_arrays(
     """
     where = "gsplit.from_arrays"
     check_no_trainer(where)
-    tables = {"x": x, "y": y, "split_file": options.get("split_file")}
-    named = IdNames(options.get("id_column"), options.get("ids") == "any")
     sets = {"train": train, "valid": valid, "test": test}
-    vertex_sets = {key: given_set(value, f"{where}: {key}", named) for key, value in sets.items()}
-    links = {
+    pairs = {
         "train_edges": train_edges,
         "valid_edges": valid_edges,
         "test_edges": test_edges,
@@ -140,11 +125,29 @@ def from_arrays(
         "hard_negatives": hard_negatives,
         "train_weights": train_weights,
     }
-    if any(map(is_frame, (edge_index, *tables.values(), *links.values()))):
-        return _of_tables(
+    if isinstance(edge_index, Mapping):
+        _check_of_types({"y": y, "num_vertices": num_vertices, **pairs}, where)
+        typed = typed_arrays_source(
+            edge_index,
+            x,
+            labels,
+            edge_weight=edge_weight,
+            vertex_sets=sets,
+            num_classes=num_classes,
+            name=name,
+            where=where,
+        )
+        return _stored(typed, where, out, overwrite, "give labels", options)
+    if labels is not None:
+        raise InputError(f"{where}: labels are for several types of vertices; give y")
+    tables = {"x": x, "y": y, "split_file": options.get("split_file")}
+    named = IdNames(options.get("id_column"), options.get("ids") == "any")
+    vertex_sets = {key: given_set(value, f"{where}: {key}", named) for key, value in sets.items()}
+    if any(map(is_frame, (edge_index, *tables.values(), *pairs.values()))):
+        return store_of_tables(
             edge_index,
             {**tables, **vertex_sets},
-            links,
+            pairs,
             named,
             edge_weight=edge_weight,
             num_vertices=num_vertices,
@@ -166,9 +169,17 @@ def from_arrays(
         num_classes=num_classes,
         name=name,
         where=where,
-        links=links,
+        links=pairs,
     )
     return _stored(source, where, out, overwrite, "give y", options)
+
+
+def _check_of_types(given: Mapping[str, Any], where: str) -> None:
+    """Raise InputError for arguments that graphs of several types do not have."""
+    for name, value in given.items():
+        if value is not None:
+            instead = "give labels={type: labels}" if name == "y" else "drop it"
+            raise InputError(f"{where}: {name} is for graphs of one type; {instead}")
 
 
 def from_pyg(
@@ -182,14 +193,14 @@ def from_pyg(
     overwrite: bool = False,
     **options: Any,
 ) -> GraphStore:
-    """Make a graph store of a ``torch_geometric.data.Data``, the same as ``gsplit import`` makes of its file.
+    """Make a graph store of a ``Data`` or ``HeteroData`` of PyG, the same as ``gsplit import`` makes of its file.
 
     Read are ``edge_index`` [2, E] (or ``adj_t``), ``edge_weight`` [E], ``x`` [N, D], ``y`` [N] or [N, C],
     ``train_mask``, ``val_mask`` and ``test_mask`` [N], and the others of docs/formats.md, "Importing".
 
     Args:
-        data: a homogeneous graph, on any device; of a dataset ``dataset[0]``. Or the three graphs, of training,
-            validation and test pairs, that ``RandomLinkSplit`` makes of one.
+        data: a ``Data`` or ``HeteroData``, on any device; of a dataset ``dataset[0]``. Or the three graphs, of
+            training, validation and test pairs, that ``RandomLinkSplit`` makes of one.
         feature_key, label_key: the attributes to read in place of ``x`` and ``y``.
         mask_key: the attributes of the training, validation and test masks (or lists of ids), in this order, as a
             sequence or with commas: ``"train_mask,stopping_mask,test_mask"``.
@@ -235,7 +246,7 @@ def from_dgl(
     [N], of ``edata`` the weights ``w`` [E], and the others of docs/formats.md, "Importing".
 
     Args:
-        graph: a homogeneous graph, on any device; of a dataset ``dataset[0]``.
+        graph: on any device, of one type or several; of a dataset ``dataset[0]``.
         feature_key, label_key, mask_key: names in ``ndata``, as for :func:`from_pyg`.
         name, out, overwrite, options: as for :func:`from_arrays`.
 
@@ -261,76 +272,6 @@ def from_dgl(
     keys = Keys(feature_key=feature_key, label_key=label_key, mask_key=mask_key)  # type: ignore[arg-type]
     source = given_dgl(graph, name=name, where=where, keys=keys)
     return _stored(source, where, out, overwrite, "name them with label_key", options)
-
-
-def _of_tables(
-    edge_index: Any,
-    others: dict[str, Any],
-    links: dict[str, Any],
-    named: IdNames,
-    *,
-    edge_weight: Any,
-    num_vertices: int | None,
-    num_classes: int | None,
-    name: str,
-    where: str,
-    out: str | os.PathLike[str] | None,
-    overwrite: bool,
-    options: dict[str, Any],
-) -> GraphStore:
-    """The store of tables, and of the arrays beside them; ``others`` are arguments by their keys in ``FIELDS``."""
-    asked = {key: value for key, value in options.items() if key != "split_file" or not is_frame(value)}
-    check_options(asked, VertexFiles, IdOptions, TextRules, BuildOptions, where=where, without=WITHOUT)
-    _check_name(name, where)
-    build = options_of(BuildOptions, {**asked, "num_vertices": num_vertices})
-    ids, texts = options_of(IdOptions, asked), options_of(TextRules, asked)
-
-    if links.pop("train_weights") is not None:
-        raise InputError(f"{where}: train_weights are for arrays alone; give the table train_edges a column weight")
-
-    def fill(writer: FolderWriter) -> None:
-        folder = writer.path.parent
-        kept = {key: value for key, value in others.items() if is_frame(value)}
-        if is_frame(edge_index):
-            if edge_weight is not None:
-                raise InputError(
-                    f"{where}: edge_weight is for arrays of edges; give the table a column called weight"
-                )
-            kept |= {key: value for key, value in others.items() if value is not None and key != "split_file"}
-            source: TableFile | GraphSource = frame_file(edge_index, folder, f"{where}: edge_index", None)
-        else:
-            arrays = {key: None if key in kept else value for key, value in others.items()}
-            check_edge_order(edge_index, edge_weight, where)
-            source = arrays_source(
-                edge_index,
-                arrays["x"],
-                arrays["y"],
-                edge_weight=edge_weight,
-                vertex_sets={key: arrays[key] for key in VERTEX_SETS},
-                num_vertices=num_vertices,
-                num_classes=num_classes,
-                name=name,
-                where=where,
-            )
-        paths = {
-            FIELDS[key]: (set_file if key in VERTEX_SETS else given_file)(value, folder, f"{where}: {key}", named)
-            for key, value in kept.items()
-        }
-        files = options_of(VertexFiles, {**asked, **paths})
-        pairs = {
-            key: given_file(value, folder, f"{where}: {key}", None)
-            for key, value in links.items()
-            if value is not None
-        }
-        found, made = open_inputs(
-            source, files=files, keys=Keys(), ids=ids, build=build, folder=folder, links=LinkFiles(**pairs)
-        )
-        if num_classes is not None:
-            found = replace(found, num_classes=num_classes)
-        fill_store(writer, found, made, name=name, described_as=where)
-
-    with texts.applied():
-        return kept_store(fill, where, out, overwrite)
 
 
 def as_store(graph: Any, call: str) -> GraphStore | Path:
@@ -363,9 +304,9 @@ def _stored(
 ) -> GraphStore:
     """The store of a source, in ``out`` or in a temporary folder; ``to_label`` says how labels are given."""
     check_options(options, BuildOptions, where=where)
-    _check_name(source.name, where)
+    check_name(source.name, where)
     build = BuildOptions(**options)
-    if source.labels is None:
+    if source.labels is None and not isinstance(source, TypedSource):
         for what, asked in (
             ("split", build.split),
             ("task='regression'", build.task == "regression"),
@@ -374,10 +315,8 @@ def _stored(
             if asked:
                 raise InputError(f"{where}: {what} needs labels, and there are none; {to_label}")
     return kept_store(
-        lambda writer: fill_store(writer, source, build, name=source.name, described_as=where), where, out, overwrite
+        lambda writer: fill_any_store(writer, source, build, name=source.name, described_as=where),
+        where,
+        out,
+        overwrite,
     )
-
-
-def _check_name(name: Any, where: str) -> None:
-    if not isinstance(name, str) or not name.isprintable():
-        raise InputError(f"{where}: name must be a line of text, not {name!r}")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from gsplit.data.folders import FolderWriter, writing_folder
 from gsplit.data.memory.temporary import Temporary
 from gsplit.data.store import GraphStore, open_store
+from gsplit.errors import InputError
 from gsplit.files import as_path
 
 
@@ -20,12 +22,18 @@ def kept_store(
         folder = as_path(out, f"{where}: out", "a folder")
         with writing_folder(folder, overwrite=overwrite) as writer:
             fill(writer)
-        return open_store(folder)
+        return open_store(folder, typed=True)
     temporary = Temporary()
     try:
         with writing_folder(temporary.path / "graph") as writer:
             fill(writer)
-        return replace(open_store(temporary.path / "graph"), temporary=temporary)
+        return replace(open_store(temporary.path / "graph", typed=True), temporary=temporary)
     except BaseException:
         temporary.close()  # not when the traceback goes, which notebooks keep
         raise
+
+
+def check_name(name: Any, where: str) -> None:
+    """Raise InputError for a name of a graph that is no line of text."""
+    if not isinstance(name, str) or not name.isprintable():
+        raise InputError(f"{where}: name must be a line of text, not {name!r}")

@@ -47,7 +47,5 @@ class OpenFolder(InFolder):
         return self  # it cannot be changed
 
     def __repr__(self) -> str:
-        graph = self.graph
         where = "temporary" if self.temporary is not None else self.path
-        counts = f"{graph.num_vertices:,} vertices, {graph.num_edges:,} directed edges, {graph.num_features} features"
-        return f"<{type(self).__name__} {self.name} ({where}): {counts}>"
+        return f"<{type(self).__name__} {self.name} ({where}): {self.graph.in_words}>"

@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from gsplit.data.graph import GraphArrays
+from gsplit.data.schema import Relation, VertexType
 from gsplit.data.synthetic.calibrated import Calibrated, generate_calibrated
 from gsplit.data.synthetic.plain import Preset, generate
+from gsplit.data.synthetic.typed import EdgesOf, Typed, generate_typed
 from gsplit.errors import InputError
 
 PRESETS: dict[str, Preset | Calibrated] = {
@@ -122,6 +124,38 @@ edges are 788 a target on products, 109 on papers100M and 197 on amazon: on prod
 many as 20,20,20.
 """
 
+TYPED: dict[str, Typed] = {
+    "mag": Typed(
+        types=(
+            VertexType("paper", 736_389),
+            VertexType("author", 1_134_649),
+            VertexType("institution", 8_740),
+            VertexType("field_of_study", 59_965),
+        ),
+        relations=(
+            EdgesOf(
+                relation=Relation("author", "affiliated_with", "institution"), edges=1_043_998, inside=0.6, skew=3.0
+            ),
+            EdgesOf(
+                relation=Relation("author", "writes", "paper"),
+                edges=7_145_660,
+                inside=0.85,
+                skew=2.2,
+                from_destination=True,
+            ),
+            EdgesOf(relation=Relation("paper", "cites", "paper"), edges=5_416_271, inside=0.8, skew=2.5),
+            EdgesOf(relation=Relation("paper", "has_topic", "field_of_study"), edges=7_505_078, inside=0.5, skew=3.0),
+        ),
+        communities=349,
+        num_features=128,
+        train_share=0.855,
+        valid_share=0.088,
+        label_purity=0.85,
+    )
+}
+"""Synthetic graphs of several types by name; ``mag`` has the counts of ogbn-mag."""
+Shape = Preset | Calibrated | Typed
+
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
@@ -129,7 +163,7 @@ class Choice:
 
     name: str
     scale: float
-    preset: Preset | Calibrated
+    preset: Shape
     """The preset, shrunk by the scale."""
 
     @property
@@ -139,13 +173,15 @@ class Choice:
 
     def generate(self, *, seed: int = 0, features: bool = True) -> GraphArrays:
         """Make the graph; it is the same for the same seed, with features or without."""
+        if isinstance(self.preset, Typed):
+            return generate_typed(self.preset, seed=seed, features=features)
         if isinstance(self.preset, Calibrated):
             return generate_calibrated(self.preset, seed=seed, features=features)
         graph = generate(self.preset, seed=seed)
         return graph if features else replace(graph, features=None)
 
 
-def choose(text: str, presets: Mapping[str, Preset | Calibrated] = PRESETS) -> Choice:
+def choose(text: str, presets: Mapping[str, Shape] = PRESETS) -> Choice:
     """The preset that ``NAME`` or ``NAME?scale=SHARE`` stands for.
 
     Vertices, edges, training targets and the suggested batch size shrink by the scale, from 1 down.
@@ -188,11 +224,17 @@ def _scale(value: str, text: str) -> float:
     return scale
 
 
-def _shrunk(preset: Preset | Calibrated, scale: float, text: str) -> Preset | Calibrated:
+def _shrunk(preset: Shape, scale: float, text: str) -> Shape:
     n = round(preset.num_vertices * scale)
     if n < preset.least_vertices:
         least = preset.least_vertices / preset.num_vertices
         raise InputError(f"synthetic:{text} would have {n} vertices; the least scale is {least:.2g}")
+    if isinstance(preset, Typed):
+        return replace(
+            preset,
+            types=tuple(VertexType(of.name, max(1, round(of.num_vertices * scale))) for of in preset.types),
+            relations=tuple(replace(each, edges=round(each.edges * scale)) for each in preset.relations),
+        )
     if isinstance(preset, Preset):
         return replace(preset, num_vertices=n)
     edges, batch_size = round(preset.num_edges * scale), max(1, round(preset.batch_size * scale))

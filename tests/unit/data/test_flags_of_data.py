@@ -11,7 +11,7 @@ import pytest
 import torch
 from support.flags import Row, Table, assert_complete, rows_of
 from support.graphs import lay_out, random_graph
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 
 from gsplit import cli
 from gsplit.data import open_store, write_store
@@ -76,6 +76,10 @@ def links_of(field: str):
     return see
 
 
+def relations(out: Path) -> list[str]:
+    return list(map(str, open_store(out, typed=True).graph.schema.relations))
+
+
 def shape(out: Path) -> tuple[int, int]:
     graph = open_store(out).graph
     return graph.num_vertices, graph.num_edges
@@ -102,6 +106,14 @@ def a_store(place: Path) -> Path:
     return place / "a-store"
 
 
+def hetero(place: Path) -> Path:
+    """A graph of PyG of two types."""
+    data = HeteroData(a={"x": torch.eye(2), "y": torch.tensor([0, 1])}, b={"num_nodes": 1})
+    data["b", "to", "a"].edge_index = torch.tensor([[0], [1]])
+    torch.save(data, place / "hetero.pt")
+    return place / "hetero.pt"
+
+
 def file(name: str):
     return lambda place: place / name
 
@@ -125,6 +137,7 @@ CLASSES = {**PEOPLE, "label_column": "class"}
 IMPORT: Table = {
     "source": Row(value=file("other.csv"), see=shape),
     "out": Row(value=file("elsewhere"), see=lambda out: out.name == "elsewhere"),
+    "reverse": Row(value=True, see=relations, base={"source": hetero}),
     "name": Row(value="another", see=lambda out: open_store(out).name),
     "root": "only for ogb:NAME, which wants OGB's folders; tests/unit/data/test_ogb.py reads them from a root",
     "overwrite": "where a store is in --out it is refused or replaced: test_overwrite_replaces, below",

@@ -176,7 +176,7 @@ WRONG = {
     "masked": ({"y": np.ma.masked_equal(Y, 1)}, r"y has masked values; fill them first"),
     "no name": ({"name": None}, r"name must be a line of text, not None"),
     "a number for a folder": ({"out": 3}, r"out takes a folder, not 3"),
-    "no such option": ({"undirect": True}, r"has no option 'undirect'; it has undirected, self_loops"),
+    "no such option": ({"undirect": True}, r"has no option 'undirect'; it has undirected, reverse, self_loops"),
     "no such value": ({"duplicates": "add"}, r"--duplicates must be one of first, sum, mean, max"),
     "no such task": ({"task": "ranking"}, r"--task must be one of classification, regression"),
 }
@@ -202,13 +202,13 @@ def hetero():
 
 
 WRONG_PYG = {
-    "heterogeneous": (hetero, {}, r"is a HeteroData; only homogeneous graphs"),
+    "several types": (hetero, {}, r"no type of vertices has labels"),
     "a list": (
         list,
         {},
-        r"takes a torch_geometric\.data\.Data, not a list; of a dataset give its graph, dataset\[0\]",
+        r"takes a Data or HeteroData of torch_geometric\.data, not a list; of a dataset give its graph, dataset\[0\]",
     ),
-    "nothing": (lambda: None, {}, r"takes a torch_geometric\.data\.Data, not a NoneType$"),
+    "nothing": (lambda: None, {}, r"takes a Data or HeteroData of torch_geometric\.data, not a NoneType$"),
     "empty": (Data, {}, r"has neither edge_index nor adj_t; it has nothing"),
     "features": (
         full,
@@ -252,7 +252,7 @@ def test_a_mistake_in_a_graph_of_dgl_is_one_line():
     ):
         with pytest.raises(InputError, match=rf"gsplit\.from_dgl:? {message}$"):
             gsplit.from_dgl(as_dgl(), **keys)
-    with pytest.raises(InputError, match=r"holds a heterogeneous graph"):
+    with pytest.raises(InputError, match=r"no type of vertices has labels"):
         gsplit.from_dgl(dgl.heterograph({("a", "cites", "b"): ([0], [0])}))
     with pytest.raises(InputError, match=r"takes a dgl\.DGLGraph, not a list; of a dataset give its graph"):
         gsplit.from_dgl([as_dgl()])

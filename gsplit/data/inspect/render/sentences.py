@@ -13,16 +13,27 @@ from gsplit.data.inspect.render.cells import number, share
 from gsplit.data.layout import Layout
 from gsplit.data.links.supervision import link_facts
 from gsplit.data.store import GraphStore
+from gsplit.data.typed_graph import TypedGraph
 
 
 def counts(graph: GraphArrays) -> str:
     """The counts of a graph."""
+    if isinstance(graph, TypedGraph):
+        return f"{graph.in_words}, {targets(graph)}"
     weights = "" if graph.edge_weight is None else "edge weights, "
-    outputs = "outputs of a regression" if graph.regression else "classes"
     return (
         f"{graph.num_vertices:,} vertices, {graph.num_edges:,} directed edges, {graph.num_features:,} features, "
+        + targets(graph, weights)
+        + ("" if graph.links is None else f", {pairs(graph)}")
+    )
+
+
+def targets(graph: GraphArrays, weights: str = "") -> str:
+    """The numbers of classes and of vertices in each set."""
+    outputs = "outputs of a regression" if graph.regression else "classes"
+    return (
         f"{graph.num_classes:,} {outputs}, {weights}train/valid/test {len(graph.train_idx):,}/"
-        f"{len(graph.valid_idx):,}/{len(graph.test_idx):,}" + ("" if graph.links is None else f", {pairs(graph)}")
+        f"{len(graph.valid_idx):,}/{len(graph.test_idx):,}"
     )
 
 

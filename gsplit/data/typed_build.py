@@ -1,0 +1,206 @@
+"""From a source of several types to a graph store: what :mod:`gsplit.data.build` does, type by type.
+
+The types are checked and written first, then the relations, one after the other, in bounded memory. A graph of one
+type and one relation becomes a store of one type, as if it had never had a name for them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+
+from gsplit.config.fields import flag_of
+from gsplit.data.adjacency import write_adjacency
+from gsplit.data.build import check_features, check_split, edges_by_rule, fill_store, labelled_of, report, shown_by
+from gsplit.data.build_options import BuildOptions
+from gsplit.data.cleaning import Cleaning
+from gsplit.data.columns.written import write_features
+from gsplit.data.folders import FolderWriter
+from gsplit.data.graph import Adjacency, Labelled, check_vertex_sets
+from gsplit.data.importers.source import EdgeChunks, GraphSource, TypedSource, reverse_edges
+from gsplit.data.labels.notes import remark
+from gsplit.data.schema import Relation, Schema
+from gsplit.data.store import FILE, FORMAT, describe, save_labelled, version_of
+from gsplit.data.typed_graph import TypedGraph
+from gsplit.errors import InputError
+
+REVERSE = "rev_"
+"""What the name of a reverse relation begins with, as PyG's ``ToUndirected`` has it."""
+OF_ONE_TYPE = ("undirected", "edge_split", "leaks", "message_edges", "supervision", "num_vertices")
+"""Options that graphs of several types do not have."""
+
+logger = logging.getLogger(__name__)
+
+
+def fill_any_store(
+    writer: FolderWriter, source: GraphSource, options: BuildOptions, *, name: str, described_as: str
+) -> None:
+    """Write a source of one type or of several into the folder of a new graph store.
+
+    Args:
+        writer: of the folder.
+        source: to write.
+        options: what becomes of it.
+        name: of the graph.
+        described_as: what ``graph.json`` gives as the source.
+
+    Raises:
+        InputError: for a source that is no valid graph.
+    """
+    if isinstance(source, TypedSource) and not source.schema.is_typed:
+        ((_, vertices),), ((_, edges),) = source.types.items(), source.relations.items()
+        options = replace(options, reverse=False, undirected=options.undirected or options.reverse)
+        source = replace(vertices, edges=edges)
+    if isinstance(source, TypedSource):
+        header = _filled(writer, source, options)
+        writer.describe(FILE, {"format": FORMAT, **header, "name": name, "source": described_as})
+    else:
+        fill_store(writer, source, options, name=name, described_as=described_as)
+
+
+def _filled(writer: FolderWriter, source: TypedSource, options: BuildOptions) -> dict[str, Any]:
+    """Write the arrays of a source of several types; what the description says of them."""
+    _check_options(source, options)
+    if options.reverse:
+        source = replace(source, relations=_with_reverses(source.relations, source.where))
+    schema = source.schema
+    labelled = _labelled(source, options)
+    target = schema.type_number(_target(source))
+    if not schema.into(target):
+        raise InputError(
+            f"{source.where}: no relation leads to {_target(source)}, the type with the labels, so there is nothing "
+            "to aggregate; give --reverse, or relations into it"
+        )
+    for number, (vertices, each) in enumerate(zip(source.types.values(), schema.types, strict=True)):
+        check_features(vertices, each.num_vertices)
+        if vertices.features is not None:
+            write_features(
+                writer.numbered(number),
+                vertices.features,
+                dtype=options.feature_dtype,
+                training=labelled.train_idx if number == target else np.empty(0, np.int64),
+                called=vertices.called.get("features", vertices.where),
+                shown=shown_by(vertices),
+            )
+    save_labelled(writer.numbered(target), labelled)
+    adjacencies = [
+        _write_relation(writer.numbered(number), source, schema, number, options)
+        for number in range(len(schema.relations))
+    ]
+    graph = TypedGraph(
+        schema=schema,
+        target=target,
+        adjacencies=tuple(adjacencies),
+        features_by_type=tuple(
+            None if each.features is None else writer.numbered(number).mapped("features")
+            for number, each in enumerate(source.types.values())
+        ),
+        **vars(labelled),
+    )
+    of_target = source.types[schema.types[target].name]
+    check_vertex_sets(graph, len(graph.labels), of_target.where, of_target.entry, shown_by(of_target))
+    remark(graph, of_target.where)
+    remark_unreached(graph, source.where)
+    return {"version": version_of(graph), **describe(graph)}
+
+
+def _write_relation(
+    writer: FolderWriter, source: TypedSource, schema: Schema, number: int, options: BuildOptions
+) -> Adjacency:
+    """Write the edges of one relation."""
+    relation = schema.relations[number]
+    from_type, to_type = (schema.types[each] for each in schema.ends(number))
+    destinations = source.types[relation.destination]
+    edges, rule = edges_by_rule(
+        source.relations[relation], options.duplicates or ("keep" if destinations.as_is else "first")
+    )
+    cleaning = Cleaning(duplicates=rule)
+    if relation.inside_one_type:
+        cleaning = replace(cleaning, undirected=options.reverse, self_loops=options.self_loops)
+    called = GraphSource(
+        name=source.name, edges=edges, num_vertices=to_type.num_vertices, where=f"{source.where}: relation {relation}"
+    )
+    indptr, tally = write_adjacency(writer, called, to_type.num_vertices, cleaning, (from_type, to_type))
+    report(called, tally, cleaning)
+    return Adjacency(
+        indptr=indptr,
+        indices=writer.mapped("indices"),
+        edge_weight=writer.mapped("edge_weight") if edges.weighted else None,
+    )
+
+
+def _check_options(source: TypedSource, options: BuildOptions) -> None:
+    usual = {field.name: field.default for field in fields(BuildOptions)}
+    for name in OF_ONE_TYPE:
+        if getattr(options, name) != usual[name]:
+            instead = "give --reverse" if name == "undirected" else "drop it"
+            raise InputError(
+                f"{source.where} has several types or relations, and {flag_of(name)} is for graphs of one; {instead}"
+            )
+
+
+def _with_reverses(relations: Mapping[Relation, EdgeChunks], where: str) -> dict[Relation, EdgeChunks]:
+    """The relations, and after them the reverse of each that is between two types."""
+    found = dict(relations)
+    for relation, edges in relations.items():
+        if relation.inside_one_type:
+            continue
+        reverse = Relation(relation.destination, REVERSE + relation.name, relation.source)
+        if reverse in found:
+            raise InputError(
+                f"{where} has the relation {reverse} already; drop --reverse, or leave that relation out"
+            )
+        found[reverse] = reverse_edges(edges)
+    return found
+
+
+def _target(source: TypedSource) -> str:
+    """The name of the type that has labels.
+
+    Raises:
+        InputError: for none or several, or vertex sets of another type.
+    """
+    found = [name for name, each in source.types.items() if each.labels is not None]
+    if not found:
+        raise InputError(f"{source.where}: no type of vertices has labels; give one of them some, to be learned")
+    if len(found) > 1:
+        raise InputError(
+            f"{source.where}: the types {' and '.join(found)} have labels, and one type can be learned; remove the "
+            "labels of the others"
+        )
+    for name, each in source.types.items():
+        if each.vertex_sets and name != found[0]:
+            raise InputError(
+                f"{source.where}: the type {name} has a {next(iter(each.vertex_sets))} set, but the labels are those "
+                f"of {found[0]}; remove the set"
+            )
+    return found[0]
+
+
+def _labelled(source: TypedSource, options: BuildOptions) -> Labelled:
+    """Labels and vertex sets, those of the target."""
+    target = _target(source)
+    vertices = source.types[target]
+    if not vertices.num_vertices:
+        raise InputError(f"{source.where}: the type {target} has labels, but no vertices")
+    check_split(vertices, options)
+    return labelled_of(vertices, vertices.num_vertices, options)
+
+
+def remark_unreached(graph: TypedGraph, where: str) -> None:
+    """Warn of types that no path of relations leads from to the target: they are never sampled."""
+    target = graph.schema.types[graph.target].name
+    hops = graph.schema.hops_to(graph.target)
+    unreached = [name for name, hop in zip(graph.schema.type_names, hops, strict=True) if hop is None]
+    if unreached:
+        logger.warning(
+            "%s: no path of relations leads from %s to %s, which has the labels, so they are never sampled; "
+            "--reverse adds a reverse relation for each",
+            where,
+            " and ".join(unreached),
+            target,
+        )
