@@ -18,10 +18,8 @@ class Repeats(Enum):
 class _Sampler:
     def __init__(
         self,
-        indptr: NDArray[np.int64],
-        indices: NDArray[Any],
-        global_ids: NDArray[np.int64],
-        offsets: list[int],
+        relations: list[tuple[str, int, int, NDArray[np.int64], NDArray[Any]]],
+        types: list[tuple[str, NDArray[np.int64], list[int]]],
         memory: int,
         threads: int,
         partial_sums: bool,
@@ -29,6 +27,7 @@ class _Sampler:
     def sample(
         self,
         targets: NDArray[np.int64],
+        type: int,
         fan_outs: NDArray[np.int64],
         seed: int,
         epoch: int,

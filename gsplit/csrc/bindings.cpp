@@ -5,14 +5,11 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
-#include <nanobind/stl/pair.h>
-#include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include <limits>
 #include <memory>
 #include <optional>
-#include <string>
 #include <utility>
 
 #include "board.hpp"
@@ -20,8 +17,6 @@
 #include "gather.hpp"
 #include "graph.hpp"
 #include "mail.hpp"
-#include "pair_block.hpp"
-#include "sampler.hpp"
 #include "shuffle.hpp"
 #include "signals.hpp"
 #include "stream.hpp"
@@ -34,7 +29,6 @@ namespace {
 using gsplit::python::Array;
 using gsplit::python::span_of;
 using gsplit::python::Writable;
-using Bytes = Writable<uint8_t>;
 
 template <class T, class Allocator>
 nb::ndarray<nb::numpy, T, nb::ndim<1>> to_numpy(std::vector<T, Allocator>&& values) {
@@ -47,151 +41,6 @@ nb::ndarray<nb::numpy, T, nb::ndim<1>> to_numpy(std::vector<T, Allocator>&& valu
 template <class Index>
 nb::tuple csc_to_numpy(gsplit::Csc<Index>&& csc) {
   return nb::make_tuple(to_numpy(std::move(csc.indptr)), to_numpy(std::move(csc.indices)));
-}
-
-/// Keeps the arrays alive that the sampler looks into.
-template <class Index>
-struct BoundSampler {
-  Array<int64_t> indptr;
-  Array<Index> indices;
-  Array<int64_t> global_ids;
-  gsplit::Sampler<Index> sampler;
-  std::optional<Array<float>> edge_weight;
-  gsplit::MiniBatchId id;
-  gsplit::SegmentContents contents;
-  std::vector<gsplit::PairSplit> pairs;  // [P] of the last mini-batch; empty where it has none
-  std::vector<int64_t> offsets;
-  bool sampled = false;  // the last call gave a whole mini-batch
-
-  BoundSampler(Array<int64_t> indptr_, Array<Index> indices_, Array<int64_t> global_ids_,
-               std::vector<int64_t> offsets_, int64_t memory, int threads, bool partial_sums)
-      : indptr(std::move(indptr_)), indices(std::move(indices_)), global_ids(std::move(global_ids_)),
-        sampler({span_of(indptr), span_of(indices), span_of(global_ids)}, offsets_, memory, threads, partial_sums),
-        offsets(std::move(offsets_)) {}
-
-  bool sample(Array<int64_t> targets, Array<int64_t> fan_outs, uint64_t seed, int64_t epoch, int64_t batch,
-              int64_t micro, int64_t num_targets, bool with_edge_ids, int64_t max_edges) {
-    nb::gil_scoped_release unlocked;
-    begin({epoch, batch, num_targets, micro}, {.edge_ids = with_edge_ids});
-    sampled = sampler.sample(span_of(targets), span_of(fan_outs), key(seed), with_edge_ids, max_edges);
-    return sampled;
-  }
-
-  void exclude(Array<int64_t> destinations, Array<int64_t> sources) {
-    nb::gil_scoped_release unlocked;
-    sampler.exclude(span_of(destinations), span_of(sources));
-  }
-
-  void use_pool(std::optional<Array<float>> weights, const std::string& importance) {
-    sampler.use_pool(weights ? span_of(*weights) : std::span<const float>(), gsplit::importance_named(importance));
-    edge_weight = std::move(weights);  // the same memory, which lives from now on
-  }
-
-  void sample_pools(Array<int64_t> targets, Array<int64_t> sizes, uint64_t seed, int64_t epoch, int64_t batch,
-                    int64_t micro, int64_t num_targets, bool exponential, bool with_edge_ids) {
-    nb::gil_scoped_release unlocked;
-    begin({epoch, batch, num_targets, micro}, {.edge_ids = with_edge_ids, .scales = true});
-    sampler.sample_pools(span_of(targets), span_of(sizes), key(seed),
-                         exponential ? gsplit::Race::exponential : gsplit::Race::priority, with_edge_ids);
-    sampled = true;
-  }
-
-  void sample_inside(Array<int64_t> targets, std::vector<std::pair<Array<int64_t>, Array<float>>> sets, int64_t epoch,
-                     int64_t batch, int64_t micro, int64_t num_targets, bool with_edge_ids) {
-    nb::gil_scoped_release unlocked;
-    begin({epoch, batch, num_targets, micro}, {.edge_ids = with_edge_ids, .scales = true});
-    std::vector<typename gsplit::Sampler<Index>::Sources> sources;
-    for (const auto& [vertices, scales] : sets) sources.push_back({span_of(vertices), span_of(scales)});
-    sampler.sample_inside(span_of(targets), sources, with_edge_ids, true);
-    sampled = true;
-  }
-
-  void sample_subgraph(Array<int64_t> vertices, int64_t targets, int64_t layers, std::optional<Array<float>> scales,
-                       std::optional<double> scale, int64_t epoch, int64_t batch, int64_t micro, int64_t num_targets,
-                       bool with_edge_ids) {
-    nb::gil_scoped_release unlocked;
-    const bool scaled = scales || scale;
-    if (targets < 0 || layers < 1)
-      throw nb::value_error("a subgraph needs at least one layer, and no fewer targets than 0");
-    begin({epoch, batch, num_targets, micro},
-          {.edge_ids = with_edge_ids, .scales = scaled, .sure_loops = scaled, .drawn_targets = scales.has_value()});
-    sampler.sample_subgraph({span_of(vertices), scales ? span_of(*scales) : std::span<const float>(),
-                             static_cast<float>(scale.value_or(1.0))},
-                            static_cast<size_t>(targets), static_cast<size_t>(layers), with_edge_ids, scaled);
-    sampled = true;
-  }
-
-  void begin(gsplit::MiniBatchId of_batch, gsplit::SegmentContents carried) {
-    id = of_batch;
-    contents = carried;
-    pairs.clear();
-    sampled = false;
-  }
-
-  void put_pairs(Array<int64_t> targets, Array<int32_t> sources, Array<int32_t> destinations, Array<int32_t> own,
-                 Array<int32_t> shared, Array<uint8_t> masked, Array<int64_t> rows, Array<float> own_log_q,
-                 Array<float> shared_log_q, int64_t chunk, int64_t own_at_source, int64_t shared_at_source,
-                 int64_t groups_of_all, int64_t negatives_of_all, bool turned, bool apart) {
-    checked_rank(0);
-    nb::gil_scoped_release unlocked;
-    pairs = gsplit::split_pairs(sampler.splits(), offsets, span_of(targets),
-                                {span_of(sources), span_of(destinations), span_of(own), span_of(shared),
-                                 span_of(masked), span_of(rows), span_of(own_log_q), span_of(shared_log_q), chunk,
-                                 own_at_source, shared_at_source, groups_of_all, negatives_of_all, turned, apart});
-    for (size_t part = 0; part < pairs.size(); ++part)
-      sampler.add_excluded(part, pairs[part].excluded_rows, pairs[part].excluded_ids);
-  }
-
-  gsplit::DrawKey key(uint64_t seed) const {
-    return {seed, static_cast<uint64_t>(id.epoch), static_cast<uint64_t>(id.batch), static_cast<uint64_t>(id.micro)};
-  }
-
-  int checked_rank(int64_t rank) const {
-    if (!sampled) throw nb::value_error("there is no mini-batch: sample one first");
-    if (rank < 0 || rank >= static_cast<int64_t>(sampler.splits().size()))
-      throw nb::value_error("no such split in the last mini-batch");
-    return static_cast<int>(rank);
-  }
-
-  int64_t segment_bytes(int64_t rank) const {
-    return gsplit::segment_bytes(sampler.splits(), pairs, checked_rank(rank), contents);
-  }
-
-  void write_segment(int64_t rank, Bytes out) const {
-    if (static_cast<int64_t>(out.size()) < segment_bytes(rank))
-      throw nb::value_error("the buffer is smaller than the segment");
-    nb::gil_scoped_release unlocked;
-    gsplit::write_segment(sampler.splits(), pairs, static_cast<int>(rank), contents, id, out.data());
-  }
-};
-
-template <class Index>
-void bind_sampler(nb::module_& m, const char* name) {
-  using Self = BoundSampler<Index>;
-  nb::class_<Self>(m, name, "Samples mini-batches and splits them; see gsplit.sampling.sampler.")
-      .def(nb::init<Array<int64_t>, Array<Index>, Array<int64_t>, std::vector<int64_t>, int64_t, int, bool>(),
-           nb::arg("indptr"), nb::arg("indices"), nb::arg("global_ids"), nb::arg("offsets"), nb::arg("memory"),
-           nb::arg("threads"), nb::arg("partial_sums"))
-      .def("sample", &Self::sample, nb::arg("targets"), nb::arg("fan_outs"), nb::arg("seed"), nb::arg("epoch"),
-           nb::arg("batch"), nb::arg("micro"), nb::arg("num_targets"), nb::arg("edge_ids"), nb::arg("max_edges"))
-      .def("exclude", &Self::exclude, nb::arg("destinations"), nb::arg("sources"))
-      .def_prop_ro("excluded_edges", [](const Self& self) { return self.sampler.excluded_edges(); })
-      .def("use_pool", &Self::use_pool, nb::arg("edge_weight").none(), nb::arg("importance"))
-      .def("sample_pools", &Self::sample_pools, nb::arg("targets"), nb::arg("sizes"), nb::arg("seed"),
-           nb::arg("epoch"), nb::arg("batch"), nb::arg("micro"), nb::arg("num_targets"), nb::arg("exponential"),
-           nb::arg("edge_ids"))
-      .def("sample_inside", &Self::sample_inside, nb::arg("targets"), nb::arg("sets"), nb::arg("epoch"),
-           nb::arg("batch"), nb::arg("micro"), nb::arg("num_targets"), nb::arg("edge_ids"))
-      .def("sample_subgraph", &Self::sample_subgraph, nb::arg("vertices"), nb::arg("targets"), nb::arg("layers"),
-           nb::arg("scales").none(), nb::arg("scale").none(), nb::arg("epoch"), nb::arg("batch"), nb::arg("micro"),
-           nb::arg("num_targets"), nb::arg("edge_ids"))
-      .def("number_by_id", [](Self& self) { self.sampler.number_by_id(); })
-      .def("put_pairs", &Self::put_pairs, nb::arg("targets"), nb::arg("sources"), nb::arg("destinations"),
-           nb::arg("own"), nb::arg("shared"), nb::arg("masked"), nb::arg("rows"), nb::arg("own_log_q"),
-           nb::arg("shared_log_q"), nb::arg("chunk"), nb::arg("own_at_source"), nb::arg("shared_at_source"),
-           nb::arg("groups_of_all"), nb::arg("negatives_of_all"), nb::arg("turned"), nb::arg("apart"))
-      .def("segment_bytes", &Self::segment_bytes, nb::arg("rank"))
-      .def("write_segment", &Self::write_segment, nb::arg("rank"), nb::arg("out"));
 }
 
 template <class Out, class Index>
@@ -293,8 +142,7 @@ NB_MODULE(_core, m) {
       .value("max", gsplit::Repeats::max)
       .value("last", gsplit::Repeats::last)
       .value("keep", gsplit::Repeats::keep);
-  bind_sampler<int32_t>(m, "Sampler32");
-  bind_sampler<int64_t>(m, "Sampler64");
+  gsplit::python::bind_samplers(m);
   bind_graph<int32_t>(m);
   bind_graph<int64_t>(m);
   m.def("symmetrize", &symmetrize<int32_t, int32_t>, nb::arg("indptr"), nb::arg("indices"),

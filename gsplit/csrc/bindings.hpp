@@ -39,6 +39,9 @@ std::span<T> span_of(const Writable<T>& array) {
   return {array.data(), array.size()};
 }
 
+/// Samples mini-batches and splits them.
+void bind_samplers(nanobind::module_& m);
+
 /// Sums over neighbours; the rest is bound in bindings.cpp.
 void bind_aggregate(nanobind::module_& m);
 

@@ -26,8 +26,7 @@ void Drawer<Index>::look_up(int64_t vertex, int64_t fan_out, uint64_t hop_prefix
                             Destination& destination) {
   const int64_t begin = graph_.indptr[vertex];
   const int64_t degree = graph_.indptr[vertex + 1] - begin;
-  if (degree > std::numeric_limits<int32_t>::max())
-    throw std::invalid_argument("vertex " + std::to_string(vertex) + " has 2^31 or more neighbours");
+  if (degree > std::numeric_limits<int32_t>::max()) refuse_degree(vertex);
   destination.neighbours = graph_.indices.data() + begin;
   destination.degree = degree;
   destination.count = static_cast<int32_t>(fan_out < 0 ? degree : std::min(degree, fan_out));
@@ -145,8 +144,18 @@ void Drawer<Index>::draw_rows(const Run& run, std::span<const int64_t> destinati
 }
 
 template <class Index>
+void Drawer<Index>::refuse_degree(int64_t vertex) const {
+  const Relation<Index>& relation = typed_->relations[relation_];
+  throw std::invalid_argument(vertex_named(vertex, typed_->types[relation.destination]) +
+                              " has 2^31 or more neighbours" +
+                              (relation.name.empty() ? "" : " by relation " + relation.name));
+}
+
+template <class Index>
 void Drawer<Index>::draw(const Run& run, std::span<const int64_t> destinations, int64_t fan_out, uint64_t hop_prefix,
                          const Exclusions<Index>* exclusions, bool positions, Drawn<Index>& drawn) {
+  relation_ = run.relation;
+  graph_ = typed_->relations[relation_].graph;
   if (exclusions == nullptr) draw_rows<false>(run, destinations, fan_out, hop_prefix, nullptr, positions, drawn);
   else draw_rows<true>(run, destinations, fan_out, hop_prefix, exclusions, positions, drawn);
 }

@@ -1,8 +1,8 @@
 // Drawing neighbours: the half of sampling that needs no memory of what was drawn before.
 //
-// Which neighbours are drawn depends on (seed, epoch, batch, micro, hop, global id) alone (law 1), so any run of
-// destinations can be drawn by any thread, at any time. A vertex with at most fan-out neighbours takes them all,
-// in their order; otherwise Floyd's algorithm chooses (random.hpp).
+// Which neighbours are drawn depends on (seed, epoch, batch, micro, hop, relation, global id) alone (law 1), so any
+// run of destinations can be drawn by any thread, at any time. A vertex with at most fan-out neighbours takes them
+// all, in their order; otherwise Floyd's algorithm chooses (random.hpp).
 //
 // Time goes to misses of the caches and, more so, of the page tables: a fetch that misses those holds up the
 // processor until the page is found, and then only what lies within its window of instructions goes on. So
@@ -20,20 +20,14 @@
 
 #include "memory.hpp"
 #include "random.hpp"
+#include "typed_graph.hpp"
 
 namespace gsplit {
 
-/// Views of arrays that outlive the sampler.
-template <class Index>
-struct GraphView {
-  std::span<const int64_t> indptr;      // [N + 1]
-  std::span<const Index> indices;       // [E]
-  std::span<const int64_t> global_ids;  // [N], or empty where layout ids are the global ones
-};
-
-/// A run of destinations of one split: rows first_row .. last_row.
+/// A run of destinations of one split, by one relation: rows first_row .. last_row of its destination type.
 struct Run {
   size_t part = 0;
+  size_t relation = 0;
   int64_t first_row = 0;
   int64_t last_row = 0;
 };
@@ -44,7 +38,7 @@ struct Drawn {
   Run run;
   Array<int32_t> counts;     // [rows] neighbours of each destination
   Array<Index> neighbours;   // [edges]
-  Array<int64_t> positions;  // [edges] where they stand in the graph's indices, if asked for; otherwise empty
+  Array<int64_t> positions;  // [edges] where they stand in the relation's indices, if asked for; otherwise empty
 };
 
 template <class Index>
@@ -53,7 +47,7 @@ class Exclusions;
 template <class Index>
 class Drawer {
  public:
-  explicit Drawer(GraphView<Index> graph) : graph_(graph) {}
+  explicit Drawer(const TypedGraph<Index>& graph) : typed_(&graph) {}
 
   /// Draws for destinations[run.first_row .. run.last_row). hop_prefix is the key of the hop, folded
   /// once; exclusions are null where there are none.
@@ -83,7 +77,11 @@ class Drawer {
   [[gnu::noinline]] void choose_around(std::span<const uint32_t> before, int64_t fan_out, Destination& destination);
   void read(Destination& destination, bool positions, int64_t at, Drawn<Index>& drawn);
 
-  GraphView<Index> graph_;
+  [[noreturn]] void refuse_degree(int64_t vertex) const;
+
+  const TypedGraph<Index>* typed_;
+  size_t relation_ = 0;     // of the run at work
+  GraphView<Index> graph_;  // of the same
   Chooser chooser_;
   Destination ring_[RING];  // those looked up and not read yet, by row modulo RING
 };

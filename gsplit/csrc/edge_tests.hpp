@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-#include "draw.hpp"
+#include "typed_graph.hpp"
 
 namespace gsplit {
 

@@ -15,9 +15,9 @@
 #include <cstdint>
 #include <span>
 
-#include "draw.hpp"
 #include "find_sources.hpp"
 #include "memory.hpp"
+#include "typed_graph.hpp"
 
 namespace gsplit {
 

@@ -15,9 +15,9 @@
 #include <emmintrin.h>
 #endif
 
-#include "draw.hpp"
 #include "memory.hpp"
 #include "random.hpp"
+#include "typed_graph.hpp"
 
 namespace gsplit {
 

@@ -153,7 +153,7 @@ std::vector<PairSplit> split_pairs(const std::vector<Split>& splits, std::span<c
         rows.push_back(row);
       }
     std::vector<int32_t> first(parts);  // row of the first that each peer sends
-    auto next = static_cast<int32_t>(splits[part].level_sizes.back());
+    auto next = static_cast<int32_t>(splits[part].cells[0].level_sizes.back());
     for (size_t peer = 0; peer < parts; ++peer) {
       first[peer] = next;
       next += static_cast<int32_t>(pairs[peer].send_rows[part].size());

@@ -12,7 +12,7 @@ constexpr size_t MOST_EDGES = (size_t{1} << 30) - 1;  // of a pair: the cover co
 }  // namespace
 
 void PartialSums::put(std::vector<Split>& splits, size_t level, size_t receiver, Array<RemoteEdge>& remote) {
-  LayerSplit& block = splits[receiver].layers[level];
+  BlockSplit& block = splits[receiver].layers[level].blocks[0];
   group(block, splits.size(), remote);
   bool changed = false;
   for (size_t owner = 0; owner < splits.size(); ++owner)
@@ -21,7 +21,7 @@ void PartialSums::put(std::vector<Split>& splits, size_t level, size_t receiver,
 }
 
 /// Sorts the remote edges by owner; those of one owner keep their order, so destinations ascend.
-void PartialSums::group(const LayerSplit& block, size_t parts, const Array<RemoteEdge>& remote) {
+void PartialSums::group(const BlockSplit& block, size_t parts, const Array<RemoteEdge>& remote) {
   begins_.assign(parts + 1, 0);
   for (const RemoteEdge& edge : remote) ++begins_[edge.owner + 1];
   for (size_t owner = 0; owner < parts; ++owner) begins_[owner + 1] += begins_[owner];
@@ -43,17 +43,17 @@ void PartialSums::group(const LayerSplit& block, size_t parts, const Array<Remot
 /// Returns whether there are sums for this pair.
 bool PartialSums::put_pair(std::vector<Split>& splits, size_t level, size_t receiver, size_t owner) {
   const size_t begin = begins_[owner], end = begins_[owner + 1];
-  LayerSplit& block = splits[receiver].layers[level];
-  LayerSplit& from = splits[owner].layers[level];
-  Array<int32_t>& sent = from.send_rows[receiver];
+  BlockSplit& block = splits[receiver].layers[level].blocks[0];
+  SendSplit& from = splits[owner].layers[level].sends[0];
+  Array<int32_t>& sent = from.rows[receiver];
   if (end - begin > MOST_EDGES) return false;
   cover_.find({sources_.data() + begin, end - begin}, {destinations_.data() + begin, end - begin}, sent.size(),
               num_below_[owner]);
   if (cover_.size() >= sent.size()) return false;
 
   const bool with_ids = !block.edge_ids.empty();
-  Array<int32_t>& ends = from.send_ends[receiver];
-  Array<int64_t>& ids = from.send_ids[receiver];
+  Array<int32_t>& ends = from.ends[receiver];
+  Array<int64_t>& ids = from.ids[receiver];
   kept_.clear();
   places_.resize(sent.size());
   for (size_t source = 0; source < sent.size(); ++source) {
@@ -88,7 +88,7 @@ bool PartialSums::put_pair(std::vector<Split>& splits, size_t level, size_t rece
   return true;
 }
 
-void PartialSums::drop_moved(LayerSplit& block, Array<RemoteEdge>& remote) {
+void PartialSums::drop_moved(BlockSplit& block, Array<RemoteEdge>& remote) {
   const size_t rows = block.indptr.size() - 1;
   const bool with_ids = !block.edge_ids.empty();
   block.in_degrees.resize(rows);

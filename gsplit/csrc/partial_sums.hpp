@@ -23,14 +23,15 @@ struct RemoteEdge {
 
 class PartialSums {
  public:
-  /// Puts sums in the place of rows wherever fewer are sent then, in the block of `level` of split `receiver`.
+  /// Puts sums in the place of rows wherever fewer are sent then, in the block of `level` of split `receiver`, of a
+  /// graph of one type and one relation.
   /// remote: its remote edges, ascending; those that are left when it returns, where they are then.
   void put(std::vector<Split>& splits, size_t level, size_t receiver, Array<RemoteEdge>& remote);
 
  private:
-  void group(const LayerSplit& block, size_t parts, const Array<RemoteEdge>& remote);
+  void group(const BlockSplit& block, size_t parts, const Array<RemoteEdge>& remote);
   bool put_pair(std::vector<Split>& splits, size_t level, size_t receiver, size_t owner);
-  void drop_moved(LayerSplit& block, Array<RemoteEdge>& remote);
+  void drop_moved(BlockSplit& block, Array<RemoteEdge>& remote);
 
   Cover cover_;
   std::vector<size_t> begins_;     // [P + 1] where the edges from each owner begin in the next four

@@ -28,7 +28,7 @@ class Pipeline {
   using Number = std::function<bool(const Drawn<Index>&)>;                      // by the caller; false ends the hop
 
   /// threads - 1 threads are started beside the caller's, at the first hop.
-  Pipeline(GraphView<Index> graph, int threads) : drawers_(threads, Drawer<Index>(graph)) {
+  Pipeline(const TypedGraph<Index>& graph, int threads) : drawers_(threads, Drawer<Index>(graph)) {
     if (threads > 1) ring_.resize(threads * RUNS_A_THREAD);
     else ring_.resize(1);
   }

@@ -1,16 +1,17 @@
 // Sampling a mini-batch and splitting it, in one pass.
 //
-// Input: the in-neighbours of a graph (CSC) in layout order, so that part p owns the ids
-// offsets[p] .. offsets[p+1]. Output: one Split per part; together they are the unsplit mini-batch.
+// Input: the in-neighbours of a graph by relation (CSC) in layout order, so that of each type part p owns the ids
+// offsets[p] .. offsets[p+1] (typed_graph.hpp). Output: one Split per part; together they are the unsplit mini-batch.
 //
-// Hop h draws up to fan-out[h] in-neighbours, without replacement, of *every* vertex of level L-h+1 (also of
-// those already drawn at an earlier hop, as in the blocks of DGL). A drawn vertex joins the split of its owner;
-// when the destination belongs to another split, its owner also lists the row among those to send. Every row is
-// numbered by first appearance in the order (hop, split of the destination, destination row, draw), or, where it is
-// asked for, by (hop, id).
+// Hop h draws by relation r up to fan-out[h][r] in-neighbours, without replacement, of *every* vertex of level L-h+1
+// of the relation's destination type (also of those already drawn at an earlier hop, as in the blocks of DGL). A
+// drawn vertex joins the split of its owner; when the destination belongs to another split, its owner also lists the
+// row among those to send. Every row is numbered among those of its type by first appearance in the order (hop, split
+// of the destination, relation, destination row, draw), or, where it is asked for, by (hop, id).
 //
-// That is neighbour sampling. By the other rules a hop, or the whole mini-batch, has a set of sources, and every
-// in-edge from the set is kept (selection.hpp). The rest is the same: who owns a vertex, its row, what is sent.
+// That is neighbour sampling. By the other rules, which know one type and one relation, a hop, or the whole
+// mini-batch, has a set of sources, and every in-edge from the set is kept (selection.hpp). The rest is the same: who
+// owns a vertex, its row, what is sent.
 //
 // A hop is cut into runs of destinations. Each is drawn (draw.hpp: pure, by any thread) and then numbered
 // (splitter.hpp: in order, by one thread); pipeline.hpp lets threads draw ahead.
@@ -42,23 +43,24 @@ struct DrawKey {
 template <class Index>
 class Sampler {
  public:
-  /// offsets: [P + 1], ascending from 0 to N. memory: bytes that the dense maps from vertices to rows may take,
-  /// negative for no bound. threads: that work on one mini-batch. partial_sums: see make_splitter(). Throws
-  /// std::invalid_argument.
-  Sampler(GraphView<Index> graph, std::vector<int64_t> offsets, int64_t memory, int threads, bool partial_sums);
+  /// memory: bytes that the dense maps from vertices to rows may take, negative for no bound. threads: that work on
+  /// one mini-batch. partial_sums: see make_splitter(). Throws std::invalid_argument.
+  Sampler(TypedGraph<Index> graph, int64_t memory, int threads, bool partial_sums);
 
   /// As Splitter has it; before a mini-batch is sampled.
   void number_by_id() { splitter_->number_by_id(); }
 
-  /// fan_outs[h-1] is the number of neighbours at hop h, -1 for all. Targets are distinct layout ids. Returns
-  /// false, with no mini-batch, as soon as more than max_edges edges were drawn. Throws std::invalid_argument
-  /// for a target that is out of range or given twice, std::bad_alloc where there is no memory: there is no
-  /// mini-batch then either, and the sampler can be used again.
-  bool sample(std::span<const int64_t> targets, std::span<const int64_t> fan_outs, const DrawKey& key, bool edge_ids,
-              int64_t max_edges);
+  /// fan_outs[(h-1) R + r] is the number of neighbours at hop h by relation r, -1 for all; with several relations 0
+  /// for none, but not at a hop for all of them. Targets are distinct layout ids of `type`. Returns false, with no
+  /// mini-batch, as soon as more than max_edges edges were drawn. Throws std::invalid_argument for a target that is
+  /// out of range or given twice, std::bad_alloc where there is no memory: there is no mini-batch then either, and
+  /// the sampler can be used again.
+  bool sample(std::span<const int64_t> targets, size_t type, std::span<const int64_t> fan_outs, const DrawKey& key,
+              bool edge_ids, int64_t max_edges);
 
   /// Has the next call of sample() draw no edge sources[i] -> destinations[i], at any hop; that call alone, however
-  /// it ends. Throws std::invalid_argument for a vertex that there is not, and for other numbers of sources.
+  /// it ends. Throws std::invalid_argument for a vertex that there is not, for other numbers of sources, and for a
+  /// graph of several types or relations.
   void exclude(std::span<const int64_t> destinations, std::span<const int64_t> sources);
 
   /// Edges of the graph that the last call of sample() had to leave out.
@@ -92,15 +94,20 @@ class Sampler {
   /// The last mini-batch sampled.
   const std::vector<Split>& splits() const { return splitter_->splits(); }
 
+  const TypedGraph<Index>& graph() const { return graph_; }
+
  private:
-  bool sample_hop(int hop, int64_t fan_out, const DrawKey& key, const Exclusions<Index>* exclusions, bool edge_ids,
-                  int64_t max_edges);
+  void check_fan_outs(std::span<const int64_t> fan_outs) const;
+  const GraphView<Index>& only_relation(const char* what) const;
+  bool sample_hop(int hop, std::span<const int64_t> fan_outs, const DrawKey& key, const Exclusions<Index>* exclusions,
+                  bool edge_ids, int64_t max_edges);
   void keep_hop(Selection<Index>& selection, size_t level, bool edge_ids, bool scales,
                 std::span<const Drawn<Index>> known = {}, std::vector<Drawn<Index>>* noted = nullptr);
   Inside<Index>& inside();
-  int64_t end_of_run(std::span<const int64_t> destinations, int64_t row, int64_t fan_out, int64_t run_edges) const;
+  int64_t end_of_run(const GraphView<Index>& graph, std::span<const int64_t> destinations, int64_t row,
+                     int64_t fan_out, int64_t run_edges) const;
 
-  GraphView<Index> graph_;
+  TypedGraph<Index> graph_;
   std::unique_ptr<Splitter<Index>> splitter_;
   Pipeline<Index> pipeline_;
   std::unique_ptr<Pool<Index>> pool_;              // once use_pool() was called

@@ -44,63 +44,75 @@ class Cursor {
 };
 
 /// Where the own rows of each row sent begin, over all receivers: [rows sent + 1].
-Array<int32_t> send_indptr(const LayerSplit& layer) {
+Array<int32_t> send_indptr(const SendSplit& sends) {
   Array<int32_t> begins;
   begins.push_back(0);
-  for (size_t q = 0; q < layer.send_rows.size(); ++q) {
+  for (size_t q = 0; q < sends.rows.size(); ++q) {
     const int32_t base = begins.back();
-    for (size_t i = 0; i < layer.rows_sent(q); ++i)
-      begins.push_back(base + (layer.send_ends[q].empty() ? static_cast<int32_t>(i) + 1 : layer.send_ends[q][i]));
+    for (size_t i = 0; i < sends.number(q); ++i)
+      begins.push_back(base + (sends.ends[q].empty() ? static_cast<int32_t>(i) + 1 : sends.ends[q][i]));
   }
   return begins;
 }
 
 /// The edge id of each own row that is sent or summed, over all receivers; -1 where it is sent as it is.
-Array<int64_t> send_ids(const LayerSplit& layer) {
+Array<int64_t> send_ids(const SendSplit& sends) {
   Array<int64_t> ids;
-  for (size_t q = 0; q < layer.send_rows.size(); ++q) {
-    if (layer.send_ends[q].empty()) ids.insert(ids.end(), layer.send_rows[q].size(), -1);
-    else ids.insert(ids.end(), layer.send_ids[q].begin(), layer.send_ids[q].end());
+  for (size_t q = 0; q < sends.rows.size(); ++q) {
+    if (sends.ends[q].empty()) ids.insert(ids.end(), sends.rows[q].size(), -1);
+    else ids.insert(ids.end(), sends.ids[q].begin(), sends.ids[q].end());
   }
   return ids;
 }
 
-/// Writes what a layer has where sums are sent or received; returns where its words are, 0 where there is none.
+/// Writes what a layer has where sums are sent or received, which is with one type; returns where its words are, 0
+/// where there is none.
 int64_t put_sums(Cursor& cursor, const LayerSplit& layer, bool edge_ids) {
-  const bool sends = layer.summed_edges > 0, receives = !layer.in_degrees.empty();
+  const BlockSplit& block = layer.blocks[0];
+  const SendSplit& sent = layer.sends[0];
+  const bool sends = sent.summed_edges > 0, receives = !block.in_degrees.empty();
   if (!sends && !receives) return 0;
   int64_t num_send_rows = 0;
-  for (const auto& rows : layer.send_rows) num_send_rows += static_cast<int64_t>(rows.size());
+  for (const auto& rows : sent.rows) num_send_rows += static_cast<int64_t>(rows.size());
   const std::array<int64_t, SUMS_WORDS> words{
-      layer.drawn_edges,
+      block.drawn_edges,
       num_send_rows,
-      layer.summed_edges,
-      sends ? cursor.put(send_indptr(layer)) : 0,
-      sends && edge_ids ? cursor.put(send_ids(layer)) : 0,
-      receives ? cursor.put(layer.in_degrees) : 0,
-      static_cast<int64_t>(layer.moved_rows.size()),
-      receives && edge_ids ? cursor.put(layer.moved_rows) : 0,
-      receives && edge_ids ? cursor.put(layer.moved_ids) : 0,
+      sent.summed_edges,
+      sends ? cursor.put(send_indptr(sent)) : 0,
+      sends && edge_ids ? cursor.put(send_ids(sent)) : 0,
+      receives ? cursor.put(block.in_degrees) : 0,
+      static_cast<int64_t>(block.moved_rows.size()),
+      receives && edge_ids ? cursor.put(block.moved_rows) : 0,
+      receives && edge_ids ? cursor.put(block.moved_ids) : 0,
   };
   return cursor.put(words);
 }
 
-/// Writes the arrays of a layer; returns the words of its header.
+/// Writes the arrays of a layer; returns the words of its header. typed: a relation of which nothing was drawn has no
+/// arrays.
 std::vector<int64_t> put_layer(Cursor& cursor, const std::vector<Split>& splits, int rank, size_t l,
-                               SegmentContents contents) {
+                               SegmentContents contents, bool typed) {
   const LayerSplit& layer = splits[rank].layers[l];
   std::vector<int64_t> words;
-  words.push_back(static_cast<int64_t>(layer.indices.size()));
-  words.push_back(layer.own_edges);
-  words.push_back(cursor.put(layer.indptr));
-  words.push_back(cursor.put(layer.indices));
-  words.push_back(cursor.begin());
-  for (const auto& rows : layer.send_rows) cursor.append(rows);
-  words.push_back(contents.edge_ids ? cursor.put(layer.edge_ids) : 0);
+  const auto left_out = [&](const BlockSplit& block) { return typed && block.indices.empty(); };
+  for (const BlockSplit& block : layer.blocks) {
+    words.push_back(static_cast<int64_t>(block.indices.size()));
+    words.push_back(block.own_edges);
+    words.push_back(left_out(block) ? 0 : cursor.put(block.indptr));
+    words.push_back(left_out(block) ? 0 : cursor.put(block.indices));
+  }
+  for (const SendSplit& sends : layer.sends) {
+    words.push_back(cursor.begin());
+    for (const auto& rows : sends.rows) cursor.append(rows);
+  }
+  for (const BlockSplit& block : layer.blocks)
+    words.push_back(contents.edge_ids && !left_out(block) ? cursor.put(block.edge_ids) : 0);
   words.push_back(put_sums(cursor, layer, contents.edge_ids));
   if (contents.scales) words.push_back(cursor.put(layer.scales));
-  for (size_t q = 0; q < splits.size(); ++q) words.push_back(static_cast<int64_t>(layer.rows_sent(q)));
-  for (const Split& peer : splits) words.push_back(static_cast<int64_t>(peer.layers[l].rows_sent(rank)));
+  for (size_t t = 0; t < layer.sends.size(); ++t) {
+    for (size_t q = 0; q < splits.size(); ++q) words.push_back(static_cast<int64_t>(layer.sends[t].number(q)));
+    for (const Split& peer : splits) words.push_back(static_cast<int64_t>(peer.layers[l].sends[t].number(rank)));
+  }
   return words;
 }
 
@@ -137,13 +149,17 @@ int64_t put_pairs(Cursor& cursor, const std::vector<PairSplit>& pairs, int rank)
   return cursor.put(words);
 }
 
-int64_t lay_out(const std::vector<Split>& splits, const std::vector<PairSplit>& pairs, int rank,
-                SegmentContents contents, const MiniBatchId& id, uint8_t* out) {
+int64_t lay_out(const SplitMiniBatch& batch, int rank, uint8_t* out) {
+  const auto& [splits, relations, pairs, contents, id] = batch;
   const Split& split = splits[rank];
   const auto parts = static_cast<int64_t>(splits.size());
   const auto layers = static_cast<int64_t>(split.layers.size()) - 1;
-  const int64_t layer_words = LAYER_FIXED_WORDS + (contents.scales ? 1 : 0) + 2 * parts;
-  const int64_t words = HEADER_FIXED_WORDS + (layers + 1) + layers * layer_words + (pairs.empty() ? 0 : 1);
+  const auto num_types = static_cast<int64_t>(split.cells.size());
+  const auto num_relations = static_cast<int64_t>(relations.size());
+  const bool typed = num_types > 1 || num_relations > 1;
+  const int64_t layer_words = 5 * num_relations + (1 + 2 * parts) * num_types + 1 + (contents.scales ? 1 : 0);
+  const int64_t words = HEADER_FIXED_WORDS + (typed ? 3 + 2 * num_relations : 0) + num_types * (layers + 1) +
+                        layers * layer_words + (pairs.empty() ? 0 : 1);
   const int64_t flags = (contents.edge_ids ? SEGMENT_HAS_EDGE_IDS : 0) | (contents.scales ? SEGMENT_HAS_SCALES : 0) |
                         (contents.sure_loops ? SEGMENT_SURE_LOOPS : 0) |
                         (contents.drawn_targets ? SEGMENT_DRAWN_TARGETS : 0) |
@@ -152,17 +168,34 @@ int64_t lay_out(const std::vector<Split>& splits, const std::vector<PairSplit>& 
   std::vector<int64_t> header;
   header.reserve(words);
   Cursor cursor(out, words * 8);
-  const int64_t vertices_at = cursor.put(split.vertices);
-  header = {SEGMENT_MAGIC, SEGMENT_VERSION, /*total bytes*/ 0, parts, rank,        layers,
-            id.epoch,      id.batch,        id.num_targets,    flags, vertices_at, id.micro};
-  header.insert(header.end(), split.level_sizes.begin(), split.level_sizes.end());
+  const int64_t vertices_at = cursor.begin();
+  for (const CellSplit& cell : split.cells) cursor.append(cell.vertices);
+  header = {SEGMENT_MAGIC,
+            typed ? TYPED_SEGMENT_VERSION : SEGMENT_VERSION,
+            /*total bytes*/ 0,
+            parts,
+            rank,
+            layers,
+            id.epoch,
+            id.batch,
+            id.num_targets,
+            flags,
+            vertices_at,
+            id.micro};
+  if (typed) {
+    header.insert(header.end(), {num_types, num_relations, id.target_type});
+    for (const auto& [source, destination] : relations)
+      header.insert(header.end(), {static_cast<int64_t>(source), static_cast<int64_t>(destination)});
+  }
+  for (const CellSplit& cell : split.cells)
+    header.insert(header.end(), cell.level_sizes.begin(), cell.level_sizes.end());
 
   std::vector<int64_t> shared;  // the words of the layer whose block others have, too
   for (int64_t l = 1; l <= layers; ++l) {
     const bool is_shared = l <= static_cast<int64_t>(split.shared_layer);
     if (!is_shared || shared.empty()) {
       const std::vector<int64_t> of_layer =
-          put_layer(cursor, splits, rank, is_shared ? split.shared_layer : l, contents);
+          put_layer(cursor, splits, rank, is_shared ? split.shared_layer : l, contents, typed);
       header.insert(header.end(), of_layer.begin(), of_layer.end());
       if (is_shared) shared = of_layer;
     } else {
@@ -178,14 +211,8 @@ int64_t lay_out(const std::vector<Split>& splits, const std::vector<PairSplit>& 
 
 }  // namespace
 
-int64_t segment_bytes(const std::vector<Split>& splits, const std::vector<PairSplit>& pairs, int rank,
-                      SegmentContents contents) {
-  return lay_out(splits, pairs, rank, contents, {}, nullptr);
-}
+int64_t segment_bytes(const SplitMiniBatch& batch, int rank) { return lay_out(batch, rank, nullptr); }
 
-void write_segment(const std::vector<Split>& splits, const std::vector<PairSplit>& pairs, int rank,
-                   SegmentContents contents, const MiniBatchId& id, uint8_t* out) {
-  lay_out(splits, pairs, rank, contents, id, out);
-}
+void write_segment(const SplitMiniBatch& batch, int rank, uint8_t* out) { lay_out(batch, rank, out); }
 
 }  // namespace gsplit

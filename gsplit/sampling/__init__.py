@@ -11,7 +11,7 @@ from gsplit.sampling.micro_batches import MicroBatches, SamplerSpec, split_offse
 from gsplit.sampling.plan import EpochPlan
 from gsplit.sampling.rule import MicroBatchSampler, Neighbours, Plan, Rule
 from gsplit.sampling.saint import Saint
-from gsplit.sampling.sampler import MiniBatchSampler, sampler_of
+from gsplit.sampling.sampler import MiniBatchSampler, RelationEdges, TypedSampler, TypeInParts, sampler_of
 from gsplit.sampling.segment import Segment
 from gsplit.sampling.subgraphs import Clusters, Uniform
 
@@ -25,10 +25,13 @@ __all__ = [
     "MiniBatchSampler",
     "Neighbours",
     "Plan",
+    "RelationEdges",
     "Rule",
     "Saint",
     "SamplerSpec",
     "Segment",
+    "TypeInParts",
+    "TypedSampler",
     "Uniform",
     "sampler_of",
     "split_offsets",

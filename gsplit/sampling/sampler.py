@@ -1,13 +1,17 @@
 """Samplers, thin fronts of the C++ core: each draws one mini-batch and splits it.
 
-:class:`CoreSampler` is what all have in common, :class:`MiniBatchSampler` samples neighbours; csrc/sampler.hpp opens
-with how it is done. Samplers of other rules stand beside their rules.
+:class:`CoreSampler` is what all have in common, :class:`TypedSampler` samples neighbours by relation,
+:class:`MiniBatchSampler` is that on a graph of one type and one relation; csrc/sampler.hpp opens with how it is done.
+Samplers of other rules, which know no types, stand beside their rules.
+
+Legend: T types, R relations, L hops, P parts.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,38 +30,63 @@ NO_BOUND = -1
 """The core's word for maps of any size."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class TypeInParts:
+    """The vertices of a type as a sampler needs them: which part owns which."""
+
+    offsets: Sequence[int] | NDArray[np.int64]
+    """int64 [P + 1]; part p owns the ids offsets[p] .. offsets[p + 1] of the type. ``[0, N]`` does not split."""
+    global_ids: NDArray[np.int64] | None = None
+    """int64 [N] layout id -> global id; None where they are the same."""
+    name: str = ""
+    """What messages call the type."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RelationEdges:
+    """The edges of a relation, by destination."""
+
+    indptr: NDArray[np.int64]
+    """int64 [N of the destination type + 1], CSC."""
+    indices: NDArray[Any]
+    """int32 or int64 [E], in-neighbours: ids of the source type."""
+    source: int = 0
+    """The number of the source type."""
+    destination: int = 0
+    """The number of the destination type."""
+    name: str = ""
+    """What messages call the relation."""
+
+
 class CoreSampler:
     """Splits mini-batches of a graph over the parts, and holds the last one.
 
     Not to be called from several threads at once: the row maps belong to the current mini-batch. The GIL is released.
 
     Args:
-        indptr: int64 [N + 1], CSC.
-        indices: int32 or int64 [E], in-neighbours.
-        offsets: int64 [P + 1]; part p owns the ids offsets[p] .. offsets[p + 1]. ``[0, N]`` does not split.
-        global_ids: int64 [N] layout id -> global id; None where they are the same.
+        relations: [R] the edges; where any has int64 ids, int32 ones of others are copied.
+        types: [T] the vertices.
         seed: of the run.
-        edge_ids: let segments carry the positions of the drawn edges in ``indices``.
+        edge_ids: let segments carry the positions of the drawn edges in the ``indices`` of their relation.
         memory: bytes that the maps from vertex to row may take with an entry for every vertex (4 bytes a vertex,
             8 where there are several parts). Where they would take more, hash maps take their place, as large as
             the mini-batches need (11 to 22 bytes for each of their vertices). None: no bound. The samples are the
             same.
         threads: that work on one mini-batch. The samples are the same.
         partial_sums: of each pair of splits, let one send sums over its rows in the place of rows where these are
-            fewer (csrc/cover.hpp). The samples are the same; blocks have other edges.
+            fewer (csrc/cover.hpp). The samples are the same; blocks have other edges. For one type and one relation.
 
     Raises:
-        ValueError: for offsets that do not ascend from 0 to N, a negative ``memory`` or ``threads`` below 1.
+        ValueError: for offsets that do not ascend from 0 to N, arrays that do not fit the types, a negative
+            ``memory`` or ``threads`` below 1.
     """
 
     def __init__(
         self,
-        indptr: NDArray[np.int64],
-        indices: NDArray[Any],
-        offsets: Sequence[int] | NDArray[np.int64],
+        relations: Sequence[RelationEdges],
+        types: Sequence[TypeInParts],
         *,
         seed: int,
-        global_ids: NDArray[np.int64] | None = None,
         edge_ids: bool = False,
         memory: int | None = None,
         threads: int = 1,
@@ -67,11 +96,23 @@ class CoreSampler:
             raise ValueError(f"memory must be at least 0 bytes, not {memory}")
         if threads < 1:
             raise ValueError(f"threads must be at least 1, not {threads}")
-        bound = _core.Sampler32 if indices.dtype == np.int32 else _core.Sampler64
-        ids = np.empty(0, np.int64) if global_ids is None else global_ids
-        bytes_ = NO_BOUND if memory is None else memory
-        self._core = bound(indptr, indices, ids, [int(offset) for offset in offsets], bytes_, threads, partial_sums)
-        self.parts = len(offsets) - 1
+        narrow = all(relation.indices.dtype == np.int32 for relation in relations)
+        index = np.int32 if narrow else np.int64
+        none = np.empty(0, np.int64)
+        self._core = (_core.Sampler32 if narrow else _core.Sampler64)(
+            [
+                (each.name, each.source, each.destination, each.indptr, each.indices.astype(index, copy=False))
+                for each in relations
+            ],
+            [
+                (each.name, none if each.global_ids is None else each.global_ids, [int(o) for o in each.offsets])
+                for each in types
+            ],
+            NO_BOUND if memory is None else memory,
+            threads,
+            partial_sums,
+        )
+        self.parts = len(types[0].offsets) - 1
         """P, the number of splits."""
         self._seed = seed % 2**64
         self._edge_ids = edge_ids
@@ -128,7 +169,8 @@ class SetSampler(CoreSampler, ABC):
     """
 
     def __init__(self, layout: Layout, offsets: Sequence[int] | NDArray[np.int64], **options: Any) -> None:
-        super().__init__(layout.graph.indptr, layout.graph.indices, offsets, global_ids=layout.permutation, **options)
+        edges = RelationEdges(indptr=layout.graph.indptr, indices=layout.graph.indices)
+        super().__init__([edges], [TypeInParts(offsets=offsets, global_ids=layout.permutation)], **options)
 
     def exclude(self, destinations: NDArray[np.int64], sources: NDArray[np.int64]) -> None:
         """Refuse: every in-edge from the set is kept.
@@ -172,28 +214,34 @@ class SetSampler(CoreSampler, ABC):
         """
 
 
-class MiniBatchSampler(CoreSampler):
-    """Draws neighbours: each destination keeps a fixed number of its in-edges.
+class TypedSampler(CoreSampler):
+    """Draws neighbours: each destination keeps a fixed number of its in-edges of each relation.
 
     Args:
-        indptr, indices, offsets, options: see :class:`CoreSampler`.
-        fan_outs: neighbours drawn per hop, the first for the targets; -1 takes all.
+        relations, types, options: see :class:`CoreSampler`.
+        fan_outs: [L][R] neighbours drawn per hop and relation, the first hop for the targets; -1 takes all, 0 none.
+            At each hop one relation has another than 0.
+        target_type: the number of the type whose vertices mini-batches start from.
 
     Raises:
-        ValueError: as :class:`CoreSampler` does.
+        ValueError: as :class:`CoreSampler` does, and for fan-outs that are not one for each hop and relation.
     """
 
     def __init__(
         self,
-        indptr: NDArray[np.int64],
-        indices: NDArray[Any],
-        offsets: Sequence[int] | NDArray[np.int64],
+        relations: Sequence[RelationEdges],
+        types: Sequence[TypeInParts],
         *,
-        fan_outs: Sequence[int],
+        fan_outs: Sequence[Sequence[int]],
+        target_type: int = 0,
         **options: Any,
     ) -> None:
-        super().__init__(indptr, indices, offsets, **options)
-        self._fan_outs = np.array(fan_outs, np.int64)
+        super().__init__(relations, types, **options)
+        for hop, of_hop in enumerate(fan_outs, start=1):
+            if len(of_hop) != len(relations):
+                raise ValueError(f"hop {hop} has {len(of_hop)} fan-outs, and there are {len(relations)} relations")
+        self._fan_outs = np.array(fan_outs, np.int64).ravel()
+        self._target_type = target_type
 
     def sample(
         self,
@@ -211,9 +259,9 @@ class MiniBatchSampler(CoreSampler):
         Returns False, and there is no mini-batch, where it would have more than ``max_edges`` edges.
 
         Args:
-            targets: int64 [T] distinct layout ids.
-            epoch, batch, micro: with seed, hop and global id, all that the draws depend on (law 1).
-            num_targets: of all micro-batches of the mini-batch, for the header of the segments; by default T.
+            targets: int64 [number] distinct layout ids of the target type.
+            epoch, batch, micro: with seed, hop, relation and global id, all that the draws depend on (law 1).
+            num_targets: of all micro-batches of the mini-batch, for the header of segments; by default of this one.
             others: None; nothing starts beside the targets.
             max_edges: that the mini-batch may have over all hops and splits.
 
@@ -226,6 +274,7 @@ class MiniBatchSampler(CoreSampler):
         assert others is None
         return self._core.sample(
             np.ascontiguousarray(targets, np.int64),
+            self._target_type,
             self._fan_outs,
             self._seed,
             epoch,
@@ -234,6 +283,39 @@ class MiniBatchSampler(CoreSampler):
             len(targets) if num_targets is None else num_targets,
             self._edge_ids,
             max_edges,
+        )
+
+
+class MiniBatchSampler(TypedSampler):
+    """Draws neighbours on a graph of one type and one relation; it can exclude edges, and carry pairs.
+
+    Args:
+        indptr: int64 [N + 1], CSC.
+        indices: int32 or int64 [E], in-neighbours.
+        offsets: int64 [P + 1]; part p owns the ids offsets[p] .. offsets[p + 1]. ``[0, N]`` does not split.
+        fan_outs: neighbours drawn per hop, the first for the targets; -1 takes all.
+        global_ids: int64 [N] layout id -> global id; None where they are the same.
+        options: see :class:`CoreSampler`.
+
+    Raises:
+        ValueError: as :class:`CoreSampler` does.
+    """
+
+    def __init__(
+        self,
+        indptr: NDArray[np.int64],
+        indices: NDArray[Any],
+        offsets: Sequence[int] | NDArray[np.int64],
+        *,
+        fan_outs: Sequence[int],
+        global_ids: NDArray[np.int64] | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(
+            [RelationEdges(indptr=indptr, indices=indices)],
+            [TypeInParts(offsets=offsets, global_ids=global_ids)],
+            fan_outs=[[fan_out] for fan_out in fan_outs],
+            **options,
         )
 
     def put_pairs(self, pairs: Pairs, *, groups_of_all: int, negatives_of_all: int) -> None:

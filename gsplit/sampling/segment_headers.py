@@ -1,6 +1,6 @@
 """The words of a segment that say where its arrays lie, of a layer and of pairs (docs/formats.md, "Segment").
 
-Legend: P splits, level l in 0 .. L, layer l in 1 .. L.
+Legend: P splits, T types, R relations, level l in 0 .. L, layer l in 1 .. L.
 """
 
 from __future__ import annotations
@@ -88,12 +88,15 @@ class PairHeader:
 
 @dataclass(frozen=True, kw_only=True)
 class LayerHeader:
-    """The places and lengths of the arrays of one layer in the segment."""
+    """The places and lengths of the arrays of one layer in the segment: of its block by one relation.
+
+    What is sent and received are rows of the relation's source type, for all relations that have it.
+    """
 
     num_destinations: int
-    """Number of own level-l vertices."""
+    """Number of own level-l vertices of the relation's destination type."""
     num_own_sources: int
-    """Number of own level-(l-1) vertices."""
+    """Number of own level-(l-1) vertices of its source type."""
     num_edges: int
     """Number of edges of the layer's block."""
     num_own_edges: int
@@ -105,15 +108,15 @@ class LayerHeader:
     num_send_rows: int
     """Length of ``send_rows``."""
     indptr_at: int
-    """Offset in bytes of ``indptr``, int32 [num_destinations + 1]."""
+    """Offset in bytes of ``indptr``, int32 [num_destinations + 1]; 0 of a typed graph's block without edges."""
     indices_at: int
     """Offset in bytes of ``indices``, int32 [num_edges]: source rows, own level-(l-1) rows first, then the rows
     received from trainer 0, 1, ..."""
     send_rows_at: int
     """Offset in bytes of ``send_rows``, int32 [num_send_rows]: own level-(l-1) rows for trainer 0, 1, ..."""
     edge_ids_at: int
-    """Offset in bytes of ``edge_ids``, int64 [num_edges]: positions in the layout's indices, -1 of an edge from a sum
-    that was received; 0 without them."""
+    """Offset in bytes of ``edge_ids``, int64 [num_edges]: positions in the relation's indices, -1 of an edge from a
+    sum that was received; 0 without them."""
     send_indptr_at: int
     """Offset in bytes of ``send_indptr``, int32 [sum(send_counts) + 1]: which run of ``send_rows`` each row sent is
     the sum of; 0 where each is one row."""
@@ -134,3 +137,51 @@ class LayerHeader:
     """[P] numbers of rows sent to each trainer."""
     receive_counts: tuple[int, ...]
     """[P] numbers of rows received from each trainer."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SendHeader:
+    """The rows of one type that travel before one layer."""
+
+    num_own_sources: int
+    """Number of own level-(l-1) vertices of the type."""
+    send_rows_at: int
+    """Offset in bytes of ``send_rows``, int32 [sum(send_counts)]: own level-(l-1) rows for trainer 0, 1, ..."""
+    send_counts: tuple[int, ...]
+    """[P] numbers of rows sent to each trainer."""
+    receive_counts: tuple[int, ...]
+    """[P] numbers of rows received from each trainer."""
+
+
+def layer_words(parts: int, types: int, relations: int, *, scales: bool) -> int:
+    """Words of a layer in the header of a segment."""
+    return 5 * relations + 1 + scales + (1 + 2 * parts) * types
+
+
+def sends_of_layer(
+    words: list[int], own_sources: tuple[int, ...], parts: int, relations: int, *, scales: bool
+) -> tuple[SendHeader, ...]:
+    """Read what the words of a layer say of rows that travel, by type.
+
+    Args:
+        words: of the layer, as :func:`layer_words` counts them.
+        own_sources: [T] numbers of own level-(l-1) vertices.
+        parts: P.
+        relations: R.
+        scales: whether scales are carried.
+
+    Returns:
+        [T].
+    """
+    types = len(own_sources)
+    counts_at = 5 * relations + types + 1 + scales
+    counts = [words[counts_at + parts * i : counts_at + parts * (i + 1)] for i in range(2 * types)]
+    return tuple(
+        SendHeader(
+            num_own_sources=own_sources[type_],
+            send_rows_at=words[4 * relations + type_],
+            send_counts=tuple(counts[2 * type_]),
+            receive_counts=tuple(counts[2 * type_ + 1]),
+        )
+        for type_ in range(types)
+    )
