@@ -170,18 +170,9 @@ int64_t lay_out(const SplitMiniBatch& batch, int rank, uint8_t* out) {
   Cursor cursor(out, words * 8);
   const int64_t vertices_at = cursor.begin();
   for (const CellSplit& cell : split.cells) cursor.append(cell.vertices);
-  header = {SEGMENT_MAGIC,
-            typed ? TYPED_SEGMENT_VERSION : SEGMENT_VERSION,
-            /*total bytes*/ 0,
-            parts,
-            rank,
-            layers,
-            id.epoch,
-            id.batch,
-            id.num_targets,
-            flags,
-            vertices_at,
-            id.micro};
+  const int64_t version = typed ? TYPED_SEGMENT_VERSION : SEGMENT_VERSION;
+  header = {SEGMENT_MAGIC, version,  /*total bytes*/ 0, parts, rank,        layers,
+            id.epoch,      id.batch, id.num_targets,    flags, vertices_at, id.micro};
   if (typed) {
     header.insert(header.end(), {num_types, num_relations, id.target_type});
     for (const auto& [source, destination] : relations)
