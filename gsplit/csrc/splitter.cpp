@@ -18,9 +18,7 @@ constexpr size_t LOOK_AHEAD = 64;  // edges whose map entry is fetched early
 
 int32_t checked_row(size_t value) {
   if (value > static_cast<size_t>(std::numeric_limits<int32_t>::max()))
-    throw std::invalid_argument(
-        "a mini-batch has more than 2^31 - 1 rows or edges in one split; use a smaller batch "
-        "size or fan-out");
+    throw std::invalid_argument("a split has more than 2^31 - 1 rows or edges; use a smaller batch size or fan-out");
   return static_cast<int32_t>(value);
 }
 
