@@ -114,6 +114,8 @@ def command(arguments: list[str], prog: str = PROG) -> None:
         f"  balance (largest part / mean): vertices {measured['balance_vertices']:.3f}, "
         f"edges {measured['balance_edges']:.3f}, training targets {measured['balance_train_targets']:.3f}"
     )
+    for name, of_type in measured.get("types", {}).items():
+        say(f"    {name}: {of_type['balance_vertices']:.3f}")
     uneven = max(measured["balance_edges"], measured["balance_train_targets"]) > UNEVEN
     if uneven and config.weights != "presample" and made["method"] not in NOT_CUT:
         say("  --weights presample would balance what the parts compute")

@@ -64,17 +64,11 @@ def estimate_of(graph: GraphArrays, partitioner: Partitioner | None = None, size
 
     The partitioner's share is in it where that and the ``size`` of what it is given are known.
     """
-    n, rows = graph.num_vertices, graph.features
-    arrays = (
-        graph.indptr,
-        graph.indices,
-        graph.features,
-        graph.labels,
-        graph.edge_weight,
-        graph.train_idx,
-        graph.valid_idx,
-        graph.test_idx,
-    )
+    n = sum(each.num_vertices for each in graph.schema.types)
+    edges = max((len(each.indices) for each in graph.adjacencies), default=0)
+    arrays = [graph.labels, graph.train_idx, graph.valid_idx, graph.test_idx, *graph.features_by_type]
+    for each in graph.adjacencies:
+        arrays += [each.indptr, each.indices, each.edge_weight]
     links = 0
     if graph.links is not None:
         ways_back = 8 * (2 * n + 1)  # positions, store_indptr
@@ -83,15 +77,15 @@ def estimate_of(graph: GraphArrays, partitioner: Partitioner | None = None, size
     if partitioner is not None and size is not None:
         memory = BASE_BYTES + partitioner.memory.of(size)
         if partitioner.through_file:
-            temporary = 8 * n + size.adjacencies * graph.indices.itemsize * (2 if size.edge_weights else 1)
-    window = 0
-    if rows is not None:
-        window = min(rows.nbytes, 4 * BYTES_AT_ONCE)
-        if rows.nbytes > memory_for_rows():  # windows as large as they may be: the fewer, the less is read
-            window += memory_for_rows()
+            itemsize = max(each.indices.itemsize for each in graph.adjacencies)
+            temporary = 8 * n + size.adjacencies * itemsize * (2 if size.edge_weights else 1)
+    largest = max((0 if rows is None else rows.nbytes for rows in graph.features_by_type), default=0)
+    window = min(largest, 4 * BYTES_AT_ONCE)
+    if largest > memory_for_rows():  # windows as large as they may be: the fewer, the less is read
+        window += memory_for_rows()
     return Estimate(
         partition=memory,
-        relabel=BASE_BYTES + VERTEX_BYTES * n + PIECE_BYTES_PER_EDGE * min(EDGES_AT_ONCE, graph.num_edges) + window,
+        relabel=BASE_BYTES + VERTEX_BYTES * n + PIECE_BYTES_PER_EDGE * min(EDGES_AT_ONCE, edges) + window,
         layout=sum(array.nbytes for array in arrays if array is not None) + 8 * n + links,
         temporary=temporary,
     )

@@ -19,10 +19,12 @@ from gsplit.config.rules import Not, useless
 from gsplit.data import GraphStore, open_store
 from gsplit.data.folders import check_free
 from gsplit.data.graph import GraphArrays
+from gsplit.data.typed_graph import TypedGraph
 from gsplit.errors import InputError
 from gsplit.files import real_path
 from gsplit.partition import methods, quality, relabel
 from gsplit.partition.estimate import estimate_of
+from gsplit.partition.even_types import even_types
 from gsplit.partition.methods.deal import DEALS, MOST_JUDGED
 from gsplit.partition.methods.kept_parts import FALL, MANY_PLACED, KeptParts, read_kept
 from gsplit.partition.methods.own import read_parts
@@ -53,10 +55,10 @@ def partition(config: PartitionConfig, stages: Stages | None = None) -> dict[str
             vertices to sample for, too small a disk.
     """
     source, given, parts, kept = _open(config)
-    graph = source.graph
     config = replace(config, parts=parts)
-    _warn_of_what_is_useless(config)
-    estimate_of(graph).check_disk(config.out)
+    _warn_of_what_is_useless(config, source.graph)
+    estimate_of(source.graph).check_disk(config.out)
+    graph, begins = _joint(source.graph)
     threads = _threads(config)
     stages = stages or Stages()
     counts = None
@@ -77,20 +79,26 @@ def partition(config: PartitionConfig, stages: Stages | None = None) -> dict[str
         targets=None if config.weights == "presample" else graph.train_idx,
         imbalance=config.imbalance,
         cuts=_cuts(config, method),
+        type_begins=begins,
         given=given,
         seed=config.seed,
         threads=threads,
     )
     with stages.stage(f"partition by {method}"):
         assignment = methods.assign(method, problem)
+    if begins is not None:
+        with stages.stage("even types"):
+            assignment = even_types(problem, assignment, config.even_types, source.graph.schema.type_names)
+    by_type = _by_type(assignment, begins)
     with stages.stage("measure"):
-        measured = quality.quality_of(graph, assignment, parts)
+        measured = quality.quality_of(source.graph, by_type, parts)
     about = {
         "method": method,
         **({} if config.part_file is None else {"file": config.part_file.name}),
         "weights": config.weights,
         "hotness": config.ordered_by,
         "imbalance": config.imbalance,
+        **({} if begins is None else {"even_types": config.even_types}),
         "cuts": problem.cuts,
         "presample": None if counts is None else _about_counts(config, counts),
         "seed": config.seed,
@@ -100,25 +108,38 @@ def partition(config: PartitionConfig, stages: Stages | None = None) -> dict[str
     }
     if kept is not None:
         _warn_of_age(kept, graph.num_vertices, measured["local_edges"])
-    order = relabel.layout_order(assignment, heat(graph, config.ordered_by, counts))
-    del problem, edge_weight, counts
+    hot = _by_type(heat(graph, config.ordered_by, counts), begins)
+    orders = [relabel.layout_order(part, own) for part, own in zip(by_type, hot, strict=True)]
+    del problem, edge_weight, counts, graph
     with stages.stage("relabel"):
-        relabel.write_layout(config.out, source, assignment, order, parts, about, overwrite=config.overwrite)
+        relabel.write_layout(config.out, source, by_type, orders, parts, about, overwrite=config.overwrite)
     return measured
+
+
+def _joint(graph: GraphArrays) -> tuple[GraphArrays, NDArray[np.int64] | None]:
+    """The graph to be cut, and where its types begin: of several types all their vertices and edges in one."""
+    if not isinstance(graph, TypedGraph):
+        return graph, None
+    return graph.joint(), np.cumsum([0, *(each.num_vertices for each in graph.schema.types)])
+
+
+def _by_type(values: NDArray[Any], begins: NDArray[np.int64] | None) -> list[NDArray[Any]]:
+    """The values [N] of all vertices, by type."""
+    return [values] if begins is None else np.split(values, begins[1:-1])
 
 
 def dry_run(config: PartitionConfig) -> list[str]:
     """Return what :func:`partition` would take, in lines to print; it refuses what that would refuse at once."""
     source, _, parts, _ = _open(config)
-    config, graph = replace(config, parts=parts), source.graph
-    _warn_of_what_is_useless(config)
+    config, (graph, _) = replace(config, parts=parts), _joint(source.graph)
+    _warn_of_what_is_useless(config, source.graph)
     size = problem_size(graph, None, edge_weights=config.weights == "presample")
     method = config.asked_method
     method = methods.choose_method("auto", size) if method == "auto" else method
     cuts = _cuts(config, method)
     by = method if cuts == 1 else f"{method}, the best of {cuts} cuts"
     lines = [f"{config.store} into {parts} parts by {by}, weights {config.weights}: nothing is written"]
-    lines += estimate_of(graph, methods.PARTITIONERS[method], size).lines(config.out)
+    lines += estimate_of(source.graph, methods.PARTITIONERS[method], size).lines(config.out)
     try:
         methods.choose_method(method, size)
     except InputError as error:
@@ -135,8 +156,10 @@ def _open(config: PartitionConfig) -> tuple[GraphStore, NDArray[np.int32] | None
         raise InputError(f"--out {config.out} is or holds the graph store itself; choose another folder")
     check_free(config.out, overwrite=config.overwrite)
     methods.check_partitioner(config.method)
-    source = open_store(config.store)
-    vertices = source.graph.num_vertices
+    source = open_store(config.store, typed=True)
+    vertices = sum(each.num_vertices for each in source.graph.schema.types)
+    if isinstance(source.graph, TypedGraph):
+        _refuse_of_one_type(config)
     given, parts, kept = None, config.parts or PARTS, None
     if config.keep:
         if config.part_file:
@@ -153,12 +176,23 @@ def _open(config: PartitionConfig) -> tuple[GraphStore, NDArray[np.int32] | None
     return source, given, parts, kept
 
 
-def _warn_of_what_is_useless(config: PartitionConfig) -> None:
-    for _, line in useless(config, _facts(config)):
+def _refuse_of_one_type(config: PartitionConfig) -> None:
+    """Raise InputError for what graphs of several types cannot have."""
+    for flag, asked in (
+        (f"--keep {config.keep}", config.keep is not None),
+        (f"--method {config.method}", config.part_file is not None),
+        ("--weights presample, or --hotness presample,", config.presamples),
+    ):
+        if asked:
+            raise InputError(f"{config.store} has several types, and {flag} is for graphs of one; drop it")
+
+
+def _warn_of_what_is_useless(config: PartitionConfig, graph: GraphArrays) -> None:
+    for _, line in useless(config, _facts(config, graph)):
         logger.warning(line)
 
 
-def _facts(config: PartitionConfig) -> dict[str, Any]:
+def _facts(config: PartitionConfig, graph: GraphArrays) -> dict[str, Any]:
     """Return what the rules of flags go by (:mod:`gsplit.config.rules`)."""
     by_method = Not(f"with --method {config.method}")
     cut = config.part_file is None and config.method not in NOT_CUT
@@ -173,6 +207,7 @@ def _facts(config: PartitionConfig) -> dict[str, Any]:
         or (config.method != "random" and not (config.part_file and config.weights == "degree"))
         or by_method,
         "balanced_cut": bool(config.keep) or cut or by_method,
+        "several_types": isinstance(graph, TypedGraph) or Not("where vertices are of one type"),
         "several_cuts": Not(f"with --keep {config.keep}") if config.keep else several,
     }
 

@@ -32,6 +32,8 @@ class Problem:
     """[E] in the order of ``graph.indices``; an edge of weight 0 counts for nothing. None: 1 each."""
     targets: NDArray[np.int64] | None = None
     """Vertices to balance as well, for partitioners that can."""
+    type_begins: NDArray[np.int64] | None = None
+    """[T + 1] from 0 to N: type t has the vertices ``type_begins[t] .. type_begins[t + 1]``. None: one type."""
     given: NDArray[np.int32] | None = None
     """[N] parts that were made elsewhere."""
     imbalance: float = 0.03

@@ -11,7 +11,7 @@ each time for one window of the new order, instead of a page at a time in random
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +22,11 @@ from gsplit.bars import progress_bar
 from gsplit.data import layout, store
 from gsplit.data.append import GROWN_FROM
 from gsplit.data.folders import FolderWriter, writing_folder
-from gsplit.data.graph import VERTEX_SETS, GraphArrays, row_ranges
+from gsplit.data.graph import VERTEX_SETS, Adjacency, row_ranges
 from gsplit.data.ids.kept_ids import copy_ids
 from gsplit.data.layout import inverse, reordered_indptr
 from gsplit.data.npy import forget
+from gsplit.data.typed_graph import TypedGraph
 from gsplit.limits import host_memory
 
 EDGES_AT_ONCE = 1 << 22
@@ -40,8 +41,8 @@ def layout_order(assignment: NDArray[np.int32], heat: NDArray[np.int64]) -> NDAr
 def write_layout(
     out: Path,
     source: store.GraphStore,
-    assignment: NDArray[np.int32],
-    order: NDArray[np.int64],
+    assignments: Sequence[NDArray[np.int32]],
+    orders: Sequence[NDArray[np.int64]],
     parts: int,
     about: dict[str, Any],
     *,
@@ -53,28 +54,39 @@ def write_layout(
     Args:
         out: the folder.
         source: the store.
-        assignment: [N] int32, the part of each vertex.
-        order: [N] layout id -> global id, as :func:`layout_order` gives it.
+        assignments: by type: [N_t] int32, the part of each vertex.
+        orders: by type: [N_t] layout id -> global id, as :func:`layout_order` gives it.
         parts: P.
         about: keys and values for ``layout.json``.
         overwrite: replace the folder if it is there.
         memory: bytes that features may take while they are permuted; by default half of what is available.
     """
     graph = source.graph
-    new_of_old = inverse(order)
-    offsets = np.concatenate([[0], np.cumsum(np.bincount(assignment, minlength=parts))])
+    typed = isinstance(graph, TypedGraph)
+    new_of_old = [inverse(order) for order in orders]
+    offsets = [
+        np.concatenate([[0], np.cumsum(np.bincount(assignment, minlength=parts))]).tolist()
+        for assignment in assignments
+    ]
     with writing_folder(out, overwrite=overwrite) as writer:
-        _write_adjacency(writer, graph, order, new_of_old)
+        for number, edges in enumerate(graph.adjacencies):
+            of_source, of_destination = graph.schema.ends(number)
+            _write_adjacency(
+                writer.numbered(number if typed else None), edges, orders[of_destination], new_of_old[of_source]
+            )
         memory = memory_for_rows() if memory is None else memory
-        if graph.features is not None:
-            _write_rows(writer, "features", graph.features, order, memory)
-        _write_rows(writer, "labels", graph.labels, order, memory)
+        for number, (features, order) in enumerate(zip(graph.features_by_type, orders, strict=True)):
+            of_type = writer.numbered(number if typed else None)
+            if features is not None:
+                _write_rows(of_type, "features", features, order, memory)
+            of_type.save("permutation", order)
+        of_target = writer.numbered(graph.target if typed else None)
+        _write_rows(of_target, "labels", graph.labels, orders[graph.target], memory)
         for name in VERTEX_SETS:
-            writer.save(f"{name}_idx", np.sort(new_of_old[graph.vertex_set(name)]))
-        writer.save("permutation", order)
+            of_target.save(f"{name}_idx", np.sort(new_of_old[graph.target][graph.vertex_set(name)]))
         if graph.links is not None:
             store.save_links(writer, graph)
-            writer.save("positions", new_of_old)
+            writer.save("positions", new_of_old[0])
             writer.save("store_indptr", graph.indptr)
         names: dict[str, Any] = {
             key: source.description[key] for key in ("ids", "links") if key in source.description
@@ -90,7 +102,7 @@ def write_layout(
                 **store.describe(graph),
                 **names,
                 "parts": parts,
-                "offsets": offsets.tolist(),
+                "offsets": offsets if typed else offsets[0],
                 "store": {
                     "name": source.name,
                     "checksum": source.checksum,
@@ -107,20 +119,21 @@ def memory_for_rows() -> int:
 
 
 def _write_adjacency(
-    writer: FolderWriter, graph: GraphArrays, order: NDArray[np.int64], new_of_old: NDArray[np.int64]
+    writer: FolderWriter, edges: Adjacency, order: NDArray[np.int64], new_of_old: NDArray[np.int64]
 ) -> None:
-    indptr = reordered_indptr(graph.indptr, order)
+    """Write the edges of a relation: rows in the ``order`` of its destinations, with the new ids of its sources."""
+    indptr = reordered_indptr(edges.indptr, order)
     writer.save("indptr", indptr)
-    arrays: list[tuple[str, NDArray[Any]]] = [("indices", graph.indices)]
-    if graph.edge_weight is not None:
-        arrays.append(("edge_weight", graph.edge_weight))
-    new_ids = new_of_old.astype(graph.indices.dtype)
+    arrays: list[tuple[str, NDArray[Any]]] = [("indices", edges.indices)]
+    if edges.edge_weight is not None:
+        arrays.append(("edge_weight", edges.edge_weight))
+    new_ids = new_of_old.astype(edges.indices.dtype)
     for name, array in arrays:
         with (
             writer.stream(name, array.dtype) as stream,
-            progress_bar(graph.num_edges, f"relabel {name}", "edge") as bar,
+            progress_bar(len(edges.indices), f"relabel {name}", "edge") as bar,
         ):
-            for first, last, place in places(graph.indptr, indptr, order):
+            for first, last, place in places(edges.indptr, indptr, order):
                 stream.write(new_ids[array[place]] if name == "indices" else array[place])
                 forget(array)
                 bar.update(last - first)

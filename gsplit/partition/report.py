@@ -22,6 +22,7 @@ from gsplit.data import Layout
 from gsplit.data.layout import FILE
 from gsplit.errors import InputError
 from gsplit.partition.presample import check_training, mini_batches_of, presample
+from gsplit.partition.quality import balance
 from gsplit.partition.weights import heat
 from gsplit.sampling.segment import Segment
 
@@ -146,9 +147,9 @@ def measure(layout: Layout, training: Training, *, epochs: int, seed: int, threa
             "edges": int(edges_P.sum()),
             "local_edges": sampled.local_edges / int(edges_P.sum()) if edges_P.any() else 1.0,
             "edge_skew": float(np.mean([edge_skew(edges) for edges in sampled.edges_IP.tolist()])),
-            "balance_edges": _balance(edges_P),
-            "balance_targets": _balance(sampled.targets_P),
-            "balance_inputs": _balance(sampled.inputs_P),
+            "balance_edges": balance(edges_P),
+            "balance_targets": balance(sampled.targets_P),
+            "balance_inputs": balance(sampled.inputs_P),
             "edges_per_part": edges_P.tolist(),
             "inputs_per_iteration": int(sampled.inputs_P.sum()) / len(sampled.edges_IP),
             "reached": int((sampled.loaded > 0).sum()) / n,
@@ -178,8 +179,3 @@ def hit_rates(loaded: NDArray[np.int64], offsets: NDArray[np.int64], values: NDA
         before = np.concatenate([[0], np.cumsum(ordered)])
         hits += before[[round((end - begin) * percent / 100) for percent in CACHE_PERCENTS]]
     return (hits / max(1, int(loaded.sum()))).tolist()
-
-
-def _balance(amounts: NDArray[np.int64]) -> float:
-    """The largest over the mean."""
-    return float(amounts.max() / amounts.mean()) if amounts.sum() else 1.0

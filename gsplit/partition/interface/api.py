@@ -91,12 +91,12 @@ def partition(
     asked = replace(asked, store=Path(store), overwrite=overwrite)
     if out is not None:
         _run(asked)
-        return open_layout(asked.out)
+        return open_layout(asked.out, typed=True)
     temporary = Temporary()
     try:
         asked = replace(asked, out=temporary.path / "layout")
         _run(asked)
-        return replace(open_layout(asked.out), temporary=temporary)
+        return replace(open_layout(asked.out, typed=True), temporary=temporary)
     except BaseException:
         temporary.close()
         raise

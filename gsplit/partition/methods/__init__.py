@@ -9,6 +9,7 @@ that the user has made (:mod:`gsplit.partition.methods.own`), ``keep`` those of 
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -69,11 +70,16 @@ def random(problem: Problem) -> NDArray[np.int32]:
 
 
 def range_(problem: Problem) -> NDArray[np.int32]:
-    """Parts of consecutive ids, equal in weight: int32 [N]."""
+    """Parts of consecutive ids of each type, equal in weight: int32 [N]."""
     n, weight = problem.graph.num_vertices, problem.vertex_weight
-    before = np.arange(n) if weight is None else np.cumsum(weight) - weight
-    total = n if weight is None else weight.sum()
-    return (before * problem.parts // total).astype(np.int32)
+    begins = [0, n] if problem.type_begins is None else problem.type_begins.tolist()
+    found = np.empty(n, np.int32)
+    for begin, end in itertools.pairwise(begins):
+        own = None if weight is None else weight[begin:end]
+        before = np.arange(end - begin) if own is None else np.cumsum(own) - own
+        total = end - begin if own is None else own.sum()
+        found[begin:end] = before * problem.parts // max(1, total)
+    return found
 
 
 ABLATIONS = ("random", "range")

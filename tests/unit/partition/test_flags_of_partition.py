@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from support.flags import Row, Table, assert_complete, rows_of
 from support.graphs import lay_out, random_graph
+from support.typed_graphs import random_typed_graph
 from support.messages import line_with
 
 from gsplit.config.partition import ReportConfig
@@ -51,6 +52,11 @@ PARTITION: Table = {
     "presample_epochs": Row(value=1, see=permutation, base=PRESAMPLED),
     "threads": "only the time changes: test_threads_reach_the_samplers, below",
     "imbalance": Row(value=0.4, see=permutation, base={"method": "streaming"}),
+    "even_types": Row(
+        value=1.01,
+        see=lambda out: [offsets.tolist() for offsets in open_layout(out, typed=True).offsets_by_type],
+        base={"store": lambda place: place / "typed", "seed": 5},
+    ),
     "cuts": Row(value=5, see=permutation),
     "seed": Row(value=2, see=permutation),  # METIS's generator takes 0 and 1 for the same
     "dry_run": "the command prints and writes nothing: test_a_dry_run_writes_nothing, below",
@@ -63,6 +69,7 @@ def stores(tmp_path_factory):
     folder = tmp_path_factory.mktemp("stores")
     for seed, name in enumerate(("store", "other")):
         write_store(folder / name, random_graph(200, 6, seed=seed), name=name, source="test")
+    write_store(folder / "typed", random_typed_graph(2, 3, vertices=900), name="typed", source="test")
     return folder
 
 

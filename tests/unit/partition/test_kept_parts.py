@@ -201,7 +201,7 @@ def test_a_tenth_that_is_placed_is_as_local_as_a_new_cut(real_data, seed):
         def cut(method: str, graph: GraphArrays, parts=parts, given=None) -> tuple[np.ndarray, dict]:
             problem = Problem(graph=graph, parts=parts, targets=graph.train_idx, seed=seed, given=given)
             part = methods.assign(method, problem)
-            return part, quality.quality_of(graph, part, parts)
+            return part, quality.quality_of(graph, [part], parts)
 
         before, _ = cut("metis", old)
         kept, placed = cut("keep", new, given=np.concatenate([before, np.full(n // 10, LEFT_OUT, np.int32)]))

@@ -47,10 +47,10 @@ def test_small_pieces_and_windows_give_the_same_layout(tmp_path, monkeypatch):
     assignment = np.random.default_rng(0).integers(0, 3, 300).astype(np.int32)
     order = relabel.layout_order(assignment, np.bincount(graph.indices, minlength=300))
     about = {"method": "random", "weights": "uniform", "seed": 0, "hotness": "degree", "quality": {}}
-    relabel.write_layout(tmp_path / "whole", source, assignment, order, 3, about)
+    relabel.write_layout(tmp_path / "whole", source, [assignment], [order], 3, about)
     monkeypatch.setattr(relabel, "EDGES_AT_ONCE", 50)
     monkeypatch.setattr(relabel, "BYTES_AT_ONCE", 200)
-    relabel.write_layout(tmp_path / "pieces", source, assignment, order, 3, about, memory=1000)
+    relabel.write_layout(tmp_path / "pieces", source, [assignment], [order], 3, about, memory=1000)
     whole, pieces = (open_layout(tmp_path / name, verify=True) for name in ("whole", "pieces"))
     assert whole.checksum == pieces.checksum
 

@@ -212,7 +212,7 @@ def test_it_is_nearly_as_good_as_metis(synthetic, parts):
     local = {}
     for method in ("metis", "streaming", "random"):
         assignment = methods.assign(method, Problem(graph=synthetic, parts=parts, seed=0))
-        local[method] = quality.quality_of(synthetic, assignment, parts)["local_edges"]
+        local[method] = quality.quality_of(synthetic, [assignment], parts)["local_edges"]
     assert local["streaming"] > local["metis"] - 0.02
     assert local["streaming"] > local["random"] + 0.3
 
