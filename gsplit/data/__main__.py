@@ -20,6 +20,8 @@ from gsplit.data.inspect.overview import look
 from gsplit.data.inspect.render.graph_page import check_page_free, write_page
 from gsplit.data.inspect.render.lines import for_output, lines
 from gsplit.data.inspect.render.sentences import counts
+from gsplit.data.inspect.render.typed_lines import typed_lines
+from gsplit.data.typed_graph import TypedGraph
 from gsplit.errors import InputError
 from gsplit.terminal import say
 
@@ -115,11 +117,17 @@ def info(
     is_layout = (path / layout.FILE).is_file()
     if store_dir is not None and not is_layout:
         raise InputError(f"--store-dir is for layouts, and {path} is none")
-    opened = (layout.open_layout if is_layout else store.open_store)(path, verify=verify)
+    opened = (layout.open_layout if is_layout else store.open_store)(path, verify=verify, typed=True)
     if store_dir is not None:
         assert isinstance(opened, layout.Layout)
-        if store.open_store(store_dir).checksum != opened.store_checksum:
+        if store.open_store(store_dir, typed=True).checksum != opened.store_checksum:
             raise InputError(f"{path} was made from another store than {store_dir}; run gsplit partition again")
+    if isinstance(opened.graph, TypedGraph):
+        if html is not None:
+            raise InputError(f"--html is for graphs of one type, and {path} has several; drop it")
+        for line in typed_lines(opened, verified=verify):
+            say(for_output(line))
+        return
     seen = look(opened)
     for line in lines(seen, verified=verify):
         say(for_output(line))

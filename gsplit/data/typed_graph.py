@@ -9,6 +9,7 @@ Shapes: N_t vertices of type t with D_t features, E_r edges of relation r from t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from gsplit.data.description import open_array
 from gsplit.data.graph import (
     FEATURE_DTYPES,
     INDEX_DTYPES,
+    VERTEX_SETS,
     Adjacency,
     GraphArrays,
     check_adjacency,
@@ -73,30 +75,39 @@ class TypedGraph(GraphArrays):
 
         It lies in memory. Its labels are all -1; vertex sets are those of the target.
         """
-        begins = np.cumsum([0, *(each.num_vertices for each in self.schema.types)])
+        begins, indptr = self._joint_rows()
         n = int(begins[-1])
-        dtype = np.int32 if n < 2**31 else np.int64
-        ends = [self.schema.ends(number) for number in range(len(self.adjacencies))]
-        degrees = np.zeros(n, np.int64)
-        for (_, to), each in zip(ends, self.adjacencies, strict=True):
-            degrees[begins[to] : begins[to + 1]] += np.diff(each.indptr)
-        indptr = np.concatenate([[0], np.cumsum(degrees)])
-        indices, filled = np.empty(indptr[-1], dtype), indptr[:-1].copy()
-        for (source, to), each in zip(ends, self.adjacencies, strict=True):
-            rows = slice(begins[to], begins[to + 1])
-            own = np.diff(each.indptr)
-            at = np.arange(len(each.indices)) + np.repeat(filled[rows] - each.indptr[:-1], own)
-            indices[at] = each.indices + begins[source]
-            filled[rows] += own
+        sources = [begins[self.schema.ends(number)[0]] for number in range(len(self.adjacencies))]
+        shifted = [each.indices + begin for each, begin in zip(self.adjacencies, sources, strict=True)]
         return GraphArrays(
             indptr=indptr,
-            indices=indices,
+            indices=self.joint_edges(shifted, np.int32 if n < 2**31 else np.int64),
             features=None,
             edge_weight=None,
             labels=np.full(n, -1, np.int64),
             num_classes=0,
-            **{f"{name}_idx": self.vertex_set(name) + begins[self.target] for name in ("train", "valid", "test")},
+            **{f"{name}_idx": self.vertex_set(name) + begins[self.target] for name in VERTEX_SETS},
         )
+
+    def joint_edges(self, values: Sequence[NDArray[Any]], dtype: Any) -> NDArray[Any]:
+        """What each edge has, [E_r] by relation, in the order of the edges of the joint graph."""
+        begins, indptr = self._joint_rows()
+        found, filled = np.empty(indptr[-1], dtype), indptr[:-1].copy()
+        for number, (each, own) in enumerate(zip(self.adjacencies, values, strict=True)):
+            to = self.schema.ends(number)[1]
+            rows, degrees = slice(begins[to], begins[to + 1]), np.diff(each.indptr)
+            found[np.arange(len(own)) + np.repeat(filled[rows] - each.indptr[:-1], degrees)] = own
+            filled[rows] += degrees
+        return found
+
+    def _joint_rows(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Where the types begin among all vertices [T + 1], and the rows of the joint graph [N + 1]."""
+        begins = np.cumsum([0, *(each.num_vertices for each in self.schema.types)])
+        degrees = np.zeros(begins[-1], np.int64)
+        for number, each in enumerate(self.adjacencies):
+            to = self.schema.ends(number)[1]
+            degrees[begins[to] : begins[to + 1]] += np.diff(each.indptr)
+        return begins, np.concatenate([[0], np.cumsum(degrees)])
 
 
 def described(graph: TypedGraph) -> dict[str, Any]:

@@ -63,12 +63,12 @@ def partition(config: PartitionConfig, stages: Stages | None = None) -> dict[str
     stages = stages or Stages()
     counts = None
     if config.presamples:
-        config = replace(config, task=_task(config, graph))
+        config = replace(config, task=_task(config, source.graph))
         with stages.stage("presample"):
             counts = presample(
-                graph, config.training, epochs=config.presample_epochs, seed=config.seed, threads=threads
+                source.graph, config.training, epochs=config.presample_epochs, seed=config.seed, threads=threads
             )
-    edge_weight = edge_weights(graph, config.weights, counts)
+    edge_weight = edge_weights(source.graph, config.weights, counts)
     method = methods.choose_method(config.asked_method, problem_size(graph, edge_weight))
     problem = Problem(
         graph=graph,
@@ -181,7 +181,8 @@ def _refuse_of_one_type(config: PartitionConfig) -> None:
     for flag, asked in (
         (f"--keep {config.keep}", config.keep is not None),
         (f"--method {config.method}", config.part_file is not None),
-        ("--weights presample, or --hotness presample,", config.presamples),
+        ("--task links", config.task == "links"),
+        (f"--sampling {config.sampling}", config.presamples and config.sampling != "neighbours"),
     ):
         if asked:
             raise InputError(f"{config.store} has several types, and {flag} is for graphs of one; drop it")

@@ -21,12 +21,13 @@ from gsplit.config.partition import Training
 from gsplit.data import Layout
 from gsplit.data.graph import GraphArrays
 from gsplit.data.layout import inverse, reordered_indptr
+from gsplit.data.typed_graph import TypedGraph
 from gsplit.errors import InputError
-from gsplit.sampling import MicroBatchSampler, Neighbours, Rule
+from gsplit.sampling import EpochPlan, MicroBatchSampler, Neighbours, RelationEdges, Rule, TypedSampler, TypeInParts
 from gsplit.sampling.links import Links, Negatives
 from gsplit.sampling.micro_batches import sample_planned
 from gsplit.sampling.named import rule_named
-from gsplit.sampling.plan import fold_key
+from gsplit.sampling.plan import fold_key, num_batches
 
 PRESAMPLE = 0x50524553
 """Key that keeps the draws apart from those of a training with the same seed."""
@@ -41,6 +42,9 @@ class Counts:
     """[N] mini-batches that have the vertex among their inputs: how often its features are loaded."""
     computed: NDArray[np.int64]
     """[N] edges drawn for the vertex, at all hops: what it costs to compute."""
+    by_relation: tuple[NDArray[np.int64], ...] = ()
+    """By relation: [N_d] edges of it drawn for the vertex. Of several types ``loaded`` and ``computed`` are those of
+    all vertices, type after type."""
 
 
 def presample(
@@ -65,8 +69,10 @@ def presample(
     Raises:
         InputError: where there are no training vertices to sample for.
     """
-    n = graph.num_vertices
     check_targets(graph, training)
+    if isinstance(graph, TypedGraph):
+        return _presample_types(graph, training, epochs=epochs, seed=seed, threads=threads)
+    n = graph.num_vertices
     ids = np.arange(n) if global_ids is None else global_ids
     whole = cast(Layout, Whole(graph=graph, permutation=ids, offsets=np.array([0, n])))
     loaded, computed = np.zeros(n, np.int64), np.zeros(n, np.int64)
@@ -81,6 +87,52 @@ def presample(
             computed[segment.vertices[: header.num_destinations]] += np.diff(segment.indptr(layer))
         mini_batches += 1
     return Counts(mini_batches=mini_batches, loaded=loaded, computed=computed)
+
+
+def _presample_types(graph: TypedGraph, training: Training, *, epochs: int, seed: int, threads: int) -> Counts:
+    """Sample whole epochs of a graph of several types, each relation by the same fan-outs, and count."""
+    schema, seed = graph.schema, fold_key(seed, PRESAMPLE)
+    sampler = TypedSampler(
+        [
+            RelationEdges(
+                indptr=each.indptr, indices=each.indices, source=source, destination=destination, name=str(relation)
+            )
+            for relation, each, (source, destination) in zip(
+                schema.relations, graph.adjacencies, map(schema.ends, range(len(schema.relations))), strict=True
+            )
+        ],
+        [TypeInParts(offsets=[0, each.num_vertices], name=each.name) for each in schema.types],
+        fan_outs=[[count] * len(schema.relations) for count in training.fan_out],
+        target_type=graph.target,
+        seed=seed,
+        threads=threads,
+    )
+    ids = np.arange(schema.types[graph.target].num_vertices)
+    plan = EpochPlan(graph.train_idx, ids, training.batch_size, seed)
+    loaded = [np.zeros(each.num_vertices, np.int64) for each in schema.types]
+    drawn = [np.zeros(len(each.indptr) - 1, np.int64) for each in graph.adjacencies]
+    number = num_batches(len(graph.train_idx), training.batch_size)
+    with progress_bar(epochs * number, "presample", "batch") as bar:
+        for epoch in range(epochs):
+            for batch in range(number):
+                sample_planned(sampler, plan, epoch, batch, micro=0)
+                segment = sampler.segment(0)
+                for each, of_type in enumerate(loaded):
+                    of_type[segment.vertices_of(each)] += 1
+                for layer, blocks in segment.blocks.items():
+                    for relation, header in enumerate(blocks):
+                        rows = segment.vertices_of(schema.ends(relation)[1])[: header.num_destinations]
+                        drawn[relation][rows] += np.diff(segment.indptr(layer, relation))
+                bar.update()
+    computed = [np.zeros(each.num_vertices, np.int64) for each in schema.types]
+    for relation, of_relation in enumerate(drawn):
+        computed[schema.ends(relation)[1]] += of_relation
+    return Counts(
+        mini_batches=epochs * number,
+        loaded=np.concatenate(loaded),
+        computed=np.concatenate(computed),
+        by_relation=tuple(drawn),
+    )
 
 
 @dataclass(kw_only=True)

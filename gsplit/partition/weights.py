@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from gsplit.config.partition import Hotness, Weights
 from gsplit.data.graph import GraphArrays
 from gsplit.data.npy import forget
+from gsplit.data.typed_graph import TypedGraph
 from gsplit.partition.presample import Counts
 
 DRAW = 64
@@ -32,14 +33,23 @@ def edge_weights(graph: GraphArrays, weights: Weights, counts: Counts | None) ->
 
     A weight is at least 1, but 0 for edges into vertices that are never computed. Draws are uniform, so all in-edges
     of a vertex are drawn equally often in expectation: as often as edges were drawn for it, over its in-degree. That
-    says more than which of them the dice chose (docs/development/log.md).
+    says more than which of them the dice chose (docs/development/log.md). Of several types they stand in the order of
+    the joint graph.
     """
     if weights != "presample":
         return None
     assert counts is not None
-    degrees = np.diff(graph.indptr)
-    rate_N = DRAW * counts.computed / np.maximum(degrees, 1)
-    weight_N = np.where(counts.computed > 0, np.clip(np.rint(rate_N), 1, MAX_WEIGHT), 0).astype(np.uint32)
+    if not isinstance(graph, TypedGraph):
+        return _drawn_weights(graph.indptr, counts.computed)
+    of_relations = zip(graph.adjacencies, counts.by_relation, strict=True)
+    return graph.joint_edges([_drawn_weights(edges.indptr, drawn) for edges, drawn in of_relations], np.uint32)
+
+
+def _drawn_weights(indptr: NDArray[np.int64], drawn: NDArray[np.int64]) -> NDArray[np.uint32]:
+    """Weights [E] of the edges of a relation, by how many were drawn for each destination."""
+    degrees = np.diff(indptr)
+    rate_N = DRAW * drawn / np.maximum(degrees, 1)
+    weight_N = np.where(drawn > 0, np.clip(np.rint(rate_N), 1, MAX_WEIGHT), 0).astype(np.uint32)
     return np.repeat(weight_N, degrees)
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from support.flags import Row, Table, assert_complete, rows_of
 from support.graphs import lay_out, random_graph
-from support.typed_graphs import random_typed_graph
 from support.messages import line_with
+from support.typed_graphs import random_typed_graph
 
 from gsplit.config.partition import ReportConfig
 from gsplit.data import open_layout, write_store
@@ -81,7 +81,7 @@ def partitioned(folder: Path, number: int, **changes) -> Path:
 
 @pytest.fixture
 def place(tmp_path, stores):
-    for name in ("store", "other"):
+    for name in ("store", "other", "typed"):
         (tmp_path / name).symlink_to(stores / name)
     return tmp_path
 

@@ -13,6 +13,8 @@ from support.graphs import lay_out, random_graph
 from support.links import linked_graph
 from support.messages import line_with
 from support.reference import sample_and_split
+from support.typed_graphs import random_typed_graph
+from support.typed_reference import TypedGraph, sample_typed
 
 from gsplit.errors import InputError
 from gsplit.partition.presample import PRESAMPLE, Counts, Training, presample, rule_to_come
@@ -178,3 +180,53 @@ def test_other_rules_are_counted_whatever_the_order_of_the_vertices(training):
 def test_trainings_that_lack_something_are_refused(changes, message):
     with pytest.raises(InputError, match=line_with(message)):
         Training(**{"fan_out": (3,), "batch_size": 40, **changes})
+
+
+def by_hand_of_types(graph, typed, epochs):
+    """(loaded by type, drawn by relation) with the slow typed sampler."""
+    seed = fold_key(0, PRESAMPLE)
+    sizes = typed.sizes
+    offsets = [[0, size] for size in sizes]
+    plan = EpochPlan(graph.train_idx, np.arange(sizes[0]), TRAINING.batch_size, seed)
+    loaded = [[0] * size for size in sizes]
+    drawn = [[0] * sizes[to] for _, to in typed.ends]
+    fan_outs = [[count] * len(typed.ends) for count in TRAINING.fan_out]
+    for epoch in range(epochs):
+        for batch, targets in plan.batches(epoch):
+            (split,) = sample_typed(
+                typed, offsets, targets.tolist(), fan_outs, target_type=0, seed=seed, epoch=epoch, batch=batch
+            )
+            for each, vertices in split.vertices.items():
+                for vertex in vertices:
+                    loaded[each][vertex] += 1
+            for (_, relation), rows in split.edges.items():
+                for vertex, row in zip(split.vertices[typed.ends[relation][1]], rows, strict=False):
+                    drawn[relation][vertex] += len(row)
+    return loaded, drawn
+
+
+@pytest.mark.parametrize("seed", [0, 4])
+def test_counts_of_several_types_equal_the_reference(seed):
+    graph = random_typed_graph(3, 4, seed=seed, empty_type=seed == 4)
+    ends = [graph.schema.ends(number) for number in range(4)]
+    rows = [
+        [row.tolist() for row in np.split(each.indices, each.indptr[1:-1])] if len(each.indptr) > 1 else []
+        for each in graph.adjacencies
+    ]
+    typed = TypedGraph([each.num_vertices for each in graph.schema.types], ends, rows)
+    counts = presample(graph, TRAINING, epochs=2, seed=0, threads=2)
+    loaded, drawn = by_hand_of_types(graph, typed, 2)
+    assert counts.loaded.tolist() == list(itertools.chain(*loaded))
+    assert [each.tolist() for each in counts.by_relation] == drawn
+    found = edge_weights(graph, "presample", counts)
+    computed = np.zeros(sum(typed.sizes), np.int64)
+    begins = np.cumsum([0, *typed.sizes])
+    for (_, to), of_relation in zip(ends, drawn, strict=True):
+        computed[begins[to] : begins[to + 1]] += np.array(of_relation, np.int64)
+    assert counts.computed.tolist() == computed.tolist()
+    for number, each in enumerate(graph.adjacencies):  # an edge weighs what is expected of it, relation by relation
+        degrees = np.diff(each.indptr)
+        wanted = np.rint(DRAW * np.array(drawn[number], np.int64) / np.maximum(degrees, 1))
+        wanted = np.where(np.array(drawn[number], np.int64) > 0, np.maximum(wanted, 1), 0)
+        marked = [np.full(len(of.indices), r == number) for r, of in enumerate(graph.adjacencies)]
+        assert found[graph.joint_edges(marked, np.bool_)].tolist() == np.repeat(wanted, degrees).tolist()

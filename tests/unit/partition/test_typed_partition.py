@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 
 import numpy as np
 import pytest
-from support.typed_graphs import edges_by_relation, random_typed_graph
+from support.typed_graphs import academic, edges_by_relation, random_typed_graph
 
 import gsplit
 from gsplit.data import TypedLayout, open_layout, open_store, write_store
+from gsplit.data.__main__ import command as info
 from gsplit.data.synthetic import TYPED, choose
 from gsplit.errors import InputError
 from gsplit.partition import PartitionConfig, partition
@@ -160,6 +162,43 @@ def test_even_types_is_done_and_said(mag, tmp_path, caplog):
     assert repr(layout).startswith("<TypedLayout g (")
 
 
+def test_presampled_parts_are_even_and_ordered_by_how_often_rows_are_loaded(mag, tmp_path):
+    layout = laid_out(
+        tmp_path, mag, 2, "metis", weights="presample", fan_out=(4, 4), batch_size=500, presample_epochs=1, threads=1
+    )
+    about = layout.description
+    assert about["presample"]["edges"] > 0
+    assert all(
+        about["quality"]["types"][name]["balance_vertices"] <= 1.2 for name in ("paper", "author", "field_of_study")
+    )
+    assert about["hotness"] == "presample"
+
+
+def test_info_tells_types_and_relations(tmp_path, capsys):
+    types, relations, beside = academic()
+    store = gsplit.from_arrays(types, relations, **beside, out=tmp_path / "store")
+    info(["info", str(store.path), "--verify"])
+    printed = capsys.readouterr().out
+    assert ", verified" in printed
+    for line in (
+        r"paper +4 +2 float32 +0",
+        r"author +3 +2? ?3 float16 +1",
+        r"place +2 +none +no path",
+        r"author writes paper +3 +no +0\.8 +0\.5 +2 +2",
+        r"author is at place +2 +no +1\.0 +1 +2 +1",
+        r"! no path of relations leads from place to paper: they are never sampled; .*--reverse",
+        r"labels: 2 classes, train/valid/test 2/0/1",
+    ):
+        assert re.search(line, printed), line
+    partition(PartitionConfig(store=store.path, out=tmp_path / "layout", parts=2, method="range"))
+    info(["info", str(tmp_path / "layout"), "--store-dir", str(store.path)])
+    printed = capsys.readouterr().out
+    assert re.search(r"paper +1\.000 +2, 2\n", printed)
+    assert re.search(r"author__writes__paper +\d +\d\.\d{4}\n", printed)
+    with pytest.raises(InputError, match="--html is for graphs of one type"):
+        info(["info", str(store.path), "--html", str(tmp_path / "page.html")])
+
+
 def test_from_python_a_hetero_graph_becomes_a_layout():
     store = gsplit.from_arrays(
         {"a": np.eye(8, dtype=np.float32), "b": 5},
@@ -179,7 +218,11 @@ def test_what_takes_one_type_alone_refuses_a_layout_of_several(tmp_path):
     with pytest.raises(InputError, match=r"has several types of vertices, or relations \(t0, t1, t2\)"):
         gsplit.train(layout, gsplit.TrainConfig(epochs=1, out=tmp_path / "run"))
     assert not (tmp_path / "run").exists()
-    for asked in ({"weights": "presample"}, {"hotness": "presample"}, {"method": str(tmp_path / "parts.npy")}):
+    for asked in (
+        {"weights": "presample", "task": "links"},
+        {"hotness": "presample", "sampling": "ladies", "layer_sizes": (5, 5)},
+        {"method": str(tmp_path / "parts.npy")},
+    ):
         with pytest.raises(InputError, match="has several types, and --"):
             partition(PartitionConfig(store=tmp_path / "store", out=tmp_path / "other", parts=2, **asked))
     assert not (tmp_path / "other").exists()

@@ -63,7 +63,7 @@ def page(seen: Overview) -> str:
         "graph.html.j2",
         writer=WRITER,
         title=printable(opened.name),
-        subtitle=printable(f"{sentences.title(seen)}{ids}"),
+        subtitle=printable(f"{sentences.title(seen.opened)}{ids}"),
         cards=_cards(seen),
         concerns=[printable(concern.text) for concern in seen.concerns],
         left_out=seen.leaks.left_out,

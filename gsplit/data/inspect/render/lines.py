@@ -63,7 +63,7 @@ def lines(seen: Overview, *, verified: bool = False) -> Iterator[str]:
     graph = seen.graph
     features = "none" if graph.features is None else f"{graph.features.dtype}, {binary(graph.features.nbytes)}"
     kind = TASKS[graph.task] if graph.num_classes else "no"
-    yield sentences.title(seen) + (", verified" if verified else "")
+    yield sentences.title(seen.opened) + (", verified" if verified else "")
     yield f"  {sentences.counts(graph)}"
     yield f"  features {features}; indices {graph.indices.dtype}; {kind} labels"
     if seen.ids:

@@ -12,6 +12,7 @@ from gsplit.data.inspect.overview import Overview
 from gsplit.data.inspect.render.cells import number, share
 from gsplit.data.layout import Layout
 from gsplit.data.links.supervision import link_facts
+from gsplit.data.memory.opened import OpenFolder
 from gsplit.data.store import GraphStore
 from gsplit.data.typed_graph import TypedGraph
 
@@ -79,10 +80,10 @@ def links(seen: Overview) -> str:
     return "; ".join(parts)
 
 
-def title(seen: Overview) -> str:
+def title(opened: OpenFolder) -> str:
     """Return what was looked at, and where it is."""
-    kind = "layout" if isinstance(seen.opened, Layout) else "graph store"
-    return f"{kind} {seen.opened.name} ({seen.opened.path}), checksum {seen.opened.checksum[:16]}"
+    kind = "layout" if isinstance(opened, Layout) else "graph store"
+    return f"{kind} {opened.name} ({opened.path}), checksum {opened.checksum[:16]}"
 
 
 def ids(seen: Overview) -> str:
