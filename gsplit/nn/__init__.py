@@ -10,11 +10,15 @@ from gsplit.nn.layered import LayeredModel
 from gsplit.nn.neighbourhood import Factors, Neighbourhood
 from gsplit.nn.norm import BatchNorm
 from gsplit.nn.pair_block import PairBlock, PairScores
+from gsplit.nn.rgcn import RGCN, RGCNConv
 from gsplit.nn.sage import SAGE, SAGEConv
+from gsplit.nn.typed_block import TypedBlock, TypedNeighbourhood
+from gsplit.nn.typed_layered import TypedLayeredModel
 
 __all__ = [
     "GAT",
     "GCN",
+    "RGCN",
     "SAGE",
     "BatchComm",
     "BatchNorm",
@@ -27,8 +31,12 @@ __all__ = [
     "Neighbourhood",
     "PairBlock",
     "PairScores",
+    "RGCNConv",
     "Route",
     "SAGEConv",
+    "TypedBlock",
+    "TypedLayeredModel",
+    "TypedNeighbourhood",
     "exchange",
     "mean_of_neighbours",
     "softmax_over_neighbours",

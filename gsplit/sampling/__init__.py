@@ -9,6 +9,7 @@ them draw by.
 from gsplit.sampling.layerwise import FastGCN, Ladies
 from gsplit.sampling.micro_batches import MicroBatches, SamplerSpec, split_offsets
 from gsplit.sampling.plan import EpochPlan
+from gsplit.sampling.reach import Reach, reach_of
 from gsplit.sampling.rule import MicroBatchSampler, Neighbours, Plan, Rule
 from gsplit.sampling.saint import Saint
 from gsplit.sampling.sampler import MiniBatchSampler, RelationEdges, TypedSampler, TypeInParts, sampler_of
@@ -25,6 +26,7 @@ __all__ = [
     "MiniBatchSampler",
     "Neighbours",
     "Plan",
+    "Reach",
     "RelationEdges",
     "Rule",
     "Saint",
@@ -33,6 +35,7 @@ __all__ = [
     "TypeInParts",
     "TypedSampler",
     "Uniform",
+    "reach_of",
     "sampler_of",
     "split_offsets",
 ]

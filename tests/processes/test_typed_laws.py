@@ -1,0 +1,108 @@
+"""Laws 2 to 4 of graphs of several types, with 1 to 4 trainers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from support.steps import ALONE, CPU
+from support.typed_models import Case, dense_step, step_of
+
+from gsplit.nn import BatchComm, ExchangeCounters, Route
+from gsplit.nn.typed_exchange import exchange_types
+from gsplit.parallel import SPLIT, trainer_grid
+
+OPTIONS = {
+    "plain": {},
+    "features": {"input_projection": False},
+    "bases": {"bases": 2, "residual": True},
+    "batch": {"norm": "batch", "residual": True, "residual_after": True, "output_projection": True},
+    "layer": {"norm": "layer", "output_projection": True},
+    "rms": {"norm": "rms", "bases": 3, "input_projection": True},
+}
+
+
+def check(steps, seed: int, options: dict) -> None:
+    loss, gradients = dense_step(seed, len(steps), options)
+    for step in steps:
+        assert step["loss"] == pytest.approx(loss, abs=1e-10)
+        assert step["gradients"].keys() == gradients.keys()
+        for name, wanted in gradients.items():
+            torch.testing.assert_close(step["gradients"][name], wanted, rtol=0, atol=1e-10, msg=name)
+        # Law 3: one message a pair and exchange for all types; before the first layer features have no way back.
+        layers = [layer for layer in step["back"] if layer > 1 or options.get("input_projection", True)]
+        assert step["counters"].forward_messages == sum(step["pairs"].values())
+        assert step["counters"].backward_messages == sum(step["back"][layer] for layer in layers)
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_law_2_of_a_trainer_alone(name):
+    check([step_of(ALONE, 3, OPTIONS[name])], 3, OPTIONS[name])
+
+
+@pytest.mark.parametrize(
+    ("world", "name"), [(2, "plain"), (3, "plain"), (4, "plain"), *((3, name) for name in OPTIONS if name != "plain")]
+)
+def test_law_2_loss_and_all_gradients_equal_the_dense_ones(pool, world, name):
+    check(pool.run(world, step_of, 5, OPTIONS[name]), 5, OPTIONS[name])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("name", OPTIONS)
+def test_law_2_of_many_graphs(pool, seed, name):
+    for world in (2, 4):
+        check(pool.run(world, step_of, seed, OPTIONS[name]), seed, OPTIONS[name])
+
+
+def products_in_pool(member, widths, counts):
+    """<E x, y> and <x, E' y> of this trainer, over types of different widths; ``counts[type][from][to]`` rows."""
+    torch.manual_seed(member.rank)
+    random = np.random.default_rng(7 + member.rank)
+    member = member.on(trainer_grid(member.world))
+    own = [int(max(sum(of_type[member.rank]), 1)) + 2 for of_type in counts]
+    routes = [
+        Route(
+            send_rows=torch.from_numpy(
+                np.concatenate([random.permutation(n)[:count] for count in of_type[member.rank]]).astype(np.int32)
+            ),
+            send_counts=tuple(of_type[member.rank]),
+            receive_counts=tuple(row[member.rank] for row in of_type),
+            layer=2,
+            always_returns=True,
+        )
+        for n, of_type in zip(own, counts, strict=True)
+    ]
+    comm = BatchComm(member.along(SPLIT), ExchangeCounters(), CPU)
+    xs = [torch.randn(n, width).double().requires_grad_() for n, width in zip(own, widths, strict=True)]
+    out = exchange_types(xs, routes, comm)
+    ys = [torch.randn_like(rows) for rows in out]
+    forward = sum((rows * y).sum() for rows, y in zip(out, ys, strict=True))
+    grads = torch.autograd.grad(comm.tie(forward), xs)
+    backward = sum((x * grad).sum() for x, grad in zip(xs, grads, strict=True))
+    assert comm.counters.backward_messages <= member.world - 1
+    return forward.item(), backward.item()
+
+
+@pytest.mark.parametrize("world", [2, 4])
+def test_law_4_over_tuples_of_types_of_different_widths(pool, world):
+    random = np.random.default_rng(world)
+    widths = [3, 1, 8, 5]
+    counts = [(random.integers(0, 5, (world, world)) * (1 - np.eye(world, dtype=int))).tolist() for _ in widths]
+    counts[3] = np.zeros((world, world), int).tolist()  # of one type nothing travels
+    forward, backward = zip(*pool.run(world, products_in_pool, widths, counts), strict=True)
+    assert sum(forward) == pytest.approx(sum(backward), rel=1e-12)
+
+
+def test_rows_of_several_dtypes_are_refused():
+    comm = BatchComm(None, ExchangeCounters(), CPU)
+    nothing = Route(send_rows=torch.zeros(0, dtype=torch.int32), send_counts=(0,), receive_counts=(0,))
+    with pytest.raises(ValueError, match=r"one dtype, not in torch\.float32, torch\.float64"):
+        exchange_types([torch.ones(1, 1), torch.ones(1, 1).double()], [nothing, nothing], comm)
+
+
+def test_bases_of_sources_of_several_widths_are_refused():
+    with pytest.raises(
+        ValueError, match=r"bases need sources of one width, .*\[3, 4, 5, 9\]; use an input projection"
+    ):
+        Case(0, 1, bases=2, input_projection=False)
