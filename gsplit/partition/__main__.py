@@ -59,7 +59,7 @@ def read_recipe(path: Path) -> dict[str, Any]:
 def report(arguments: list[str], prog: str) -> None:
     """Print how good a layout is for a training, and write it as JSON and as a picture."""
     config = cli.parse(ReportConfig, arguments, prog=prog)
-    opened = open_layout(config.layout)
+    opened = open_layout(config.layout, typed=True)
     layout_path = real_path(config.layout)
     out = config.out or layout_path.with_name(f"{layout_path.name}-report")
     check_form(out, WRITTEN, "JSON and a picture")

@@ -8,7 +8,7 @@ of the training: counts of the very mini-batches that they are to predict would 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import cast
@@ -23,11 +23,20 @@ from gsplit.data.graph import GraphArrays
 from gsplit.data.layout import inverse, reordered_indptr
 from gsplit.data.typed_graph import TypedGraph
 from gsplit.errors import InputError
-from gsplit.sampling import EpochPlan, MicroBatchSampler, Neighbours, RelationEdges, Rule, TypedSampler, TypeInParts
+from gsplit.sampling import (
+    EpochPlan,
+    MicroBatchSampler,
+    Neighbours,
+    Plan,
+    RelationEdges,
+    Rule,
+    TypedSampler,
+    TypeInParts,
+)
 from gsplit.sampling.links import Links, Negatives
 from gsplit.sampling.micro_batches import sample_planned
 from gsplit.sampling.named import rule_named
-from gsplit.sampling.plan import fold_key, num_batches
+from gsplit.sampling.plan import fold_key
 
 PRESAMPLE = 0x50524553
 """Key that keeps the draws apart from those of a training with the same seed."""
@@ -35,16 +44,15 @@ PRESAMPLE = 0x50524553
 
 @dataclass(frozen=True, kw_only=True)
 class Counts:
-    """Counts over all mini-batches that were sampled. N vertices; ids are those of the graph sampled from."""
+    """Counts over all mini-batches that were sampled. N vertices, of several types one type after the other."""
 
     mini_batches: int
     loaded: NDArray[np.int64]
     """[N] mini-batches that have the vertex among their inputs: how often its features are loaded."""
     computed: NDArray[np.int64]
     """[N] edges drawn for the vertex, at all hops: what it costs to compute."""
-    by_relation: tuple[NDArray[np.int64], ...] = ()
-    """By relation: [N_d] edges of it drawn for the vertex. Of several types ``loaded`` and ``computed`` are those of
-    all vertices, type after type."""
+    by_relation: tuple[NDArray[np.int64], ...]
+    """By relation: [N_d] edges of it drawn for the vertex."""
 
 
 def presample(
@@ -53,85 +61,48 @@ def presample(
     *,
     epochs: int,
     seed: int,
-    global_ids: NDArray[np.int64] | None = None,
+    global_ids: Sequence[NDArray[np.int64]] | None = None,
     threads: int = 1,
 ) -> Counts:
     """Sample whole epochs and count.
 
     Args:
-        graph: of a store, or of a layout with its permutation as ``global_ids`` [N].
+        graph: of a store, or of a layout with its permutations as ``global_ids``.
         training: its rule and the size of mini-batches.
         epochs: how many.
         seed: of the shuffles and draws.
-        global_ids: int64 [N], what draws depend on; None: the graph's own.
+        global_ids: by type: int64 [N_t], what draws depend on; None: the graph's own.
         threads: how many sample; the counts are the same.
 
     Raises:
         InputError: where there are no training vertices to sample for.
     """
     check_targets(graph, training)
-    if isinstance(graph, TypedGraph):
-        return _presample_types(graph, training, epochs=epochs, seed=seed, threads=threads)
-    n = graph.num_vertices
-    ids = np.arange(n) if global_ids is None else global_ids
-    whole = cast(Layout, Whole(graph=graph, permutation=ids, offsets=np.array([0, n])))
-    loaded, computed = np.zeros(n, np.int64), np.zeros(n, np.int64)
+    schema = graph.schema
+    sizes = [each.num_vertices for each in schema.types]
+    ids = [np.arange(n) for n in sizes] if global_ids is None else list(global_ids)
+    whole = Whole(graph=graph, permutations=ids, offsets_by_type=[np.array([0, n]) for n in sizes])
+    loaded = [np.zeros(n, np.int64) for n in sizes]
+    drawn = tuple(np.zeros(len(each.indptr) - 1, np.int64) for each in graph.adjacencies)
     mini_batches = 0
+    seed = fold_key(seed, PRESAMPLE)
     for sampler in mini_batches_of(
-        whole, training, epochs=epochs, seed=fold_key(seed, PRESAMPLE), threads=threads, desc="presample"
+        cast(Layout, whole), training, epochs=epochs, seed=seed, threads=threads, desc="presample"
     ):
         segment = sampler.segment(0)
-        # No vertex stands twice in a level.
-        loaded[segment.vertices] += 1
-        for layer, header in segment.layers.items():
-            computed[segment.vertices[: header.num_destinations]] += np.diff(segment.indptr(layer))
+        vertices = [segment.vertices_of(number) for number in range(len(sizes))]
+        for of_type, own in zip(loaded, vertices, strict=True):
+            of_type[own] += 1  # no vertex stands twice in a level
+        for layer, blocks in segment.blocks.items():
+            for relation, header in enumerate(blocks):
+                rows = vertices[schema.ends(relation)[1]][: header.num_destinations]
+                drawn[relation][rows] += np.diff(segment.indptr(layer, relation))
         mini_batches += 1
-    return Counts(mini_batches=mini_batches, loaded=loaded, computed=computed)
-
-
-def _presample_types(graph: TypedGraph, training: Training, *, epochs: int, seed: int, threads: int) -> Counts:
-    """Sample whole epochs of a graph of several types, each relation by the same fan-outs, and count."""
-    schema, seed = graph.schema, fold_key(seed, PRESAMPLE)
-    sampler = TypedSampler(
-        [
-            RelationEdges(
-                indptr=each.indptr, indices=each.indices, source=source, destination=destination, name=str(relation)
-            )
-            for relation, each, (source, destination) in zip(
-                schema.relations, graph.adjacencies, map(schema.ends, range(len(schema.relations))), strict=True
-            )
-        ],
-        [TypeInParts(offsets=[0, each.num_vertices], name=each.name) for each in schema.types],
-        fan_outs=[[count] * len(schema.relations) for count in training.fan_out],
-        target_type=graph.target,
-        seed=seed,
-        threads=threads,
-    )
-    ids = np.arange(schema.types[graph.target].num_vertices)
-    plan = EpochPlan(graph.train_idx, ids, training.batch_size, seed)
-    loaded = [np.zeros(each.num_vertices, np.int64) for each in schema.types]
-    drawn = [np.zeros(len(each.indptr) - 1, np.int64) for each in graph.adjacencies]
-    number = num_batches(len(graph.train_idx), training.batch_size)
-    with progress_bar(epochs * number, "presample", "batch") as bar:
-        for epoch in range(epochs):
-            for batch in range(number):
-                sample_planned(sampler, plan, epoch, batch, micro=0)
-                segment = sampler.segment(0)
-                for each, of_type in enumerate(loaded):
-                    of_type[segment.vertices_of(each)] += 1
-                for layer, blocks in segment.blocks.items():
-                    for relation, header in enumerate(blocks):
-                        rows = segment.vertices_of(schema.ends(relation)[1])[: header.num_destinations]
-                        drawn[relation][rows] += np.diff(segment.indptr(layer, relation))
-                bar.update()
-    computed = [np.zeros(each.num_vertices, np.int64) for each in schema.types]
+    computed = [np.zeros(n, np.int64) for n in sizes]
     for relation, of_relation in enumerate(drawn):
         computed[schema.ends(relation)[1]] += of_relation
     return Counts(
-        mini_batches=epochs * number,
-        loaded=np.concatenate(loaded),
-        computed=np.concatenate(computed),
-        by_relation=tuple(drawn),
+        mini_batches=mini_batches, loaded=np.concatenate(loaded), computed=np.concatenate(computed), by_relation=drawn
     )
 
 
@@ -140,11 +111,21 @@ class Whole:
     """A graph as rules see a layout: in one part."""
 
     graph: GraphArrays
-    permutation: NDArray[np.int64]
-    """[N] global ids."""
-    offsets: NDArray[np.int64]
-    """[2] of the one part."""
+    permutations: list[NDArray[np.int64]]
+    """By type: [N_t] global ids."""
+    offsets_by_type: list[NDArray[np.int64]]
+    """By type: [2] of the one part."""
     parts: int = 1
+
+    @property
+    def permutation(self) -> NDArray[np.int64]:
+        """[N] global ids of the first type."""
+        return self.permutations[0]
+
+    @property
+    def offsets(self) -> NDArray[np.int64]:
+        """[2] of the first type."""
+        return self.offsets_by_type[0]
 
     @cached_property
     def positions(self) -> NDArray[np.int64]:
@@ -186,15 +167,42 @@ def mini_batches_of(
         desc: name of the progress bar.
     """
     rule = rule_to_come(training)
-    plan = rule.plan(layout, batch_size=training.batch_size, seed=seed)
+    plan: Plan
+    sampler: MicroBatchSampler
+    if isinstance(layout.graph, TypedGraph):
+        ids = layout.permutations[layout.graph.target]
+        plan = EpochPlan(layout.graph.train_idx, ids, training.batch_size, seed)
+        sampler = _typed_sampler(layout, training, seed=seed, threads=threads)
+    else:
+        plan = rule.plan(layout, batch_size=training.batch_size, seed=seed)
+        sampler = rule.sampler(layout, layout.offsets, seed=seed, threads=threads)
     number = rule.num_batches(layout, batch_size=training.batch_size)
-    sampler = rule.sampler(layout, layout.offsets, seed=seed, threads=threads)
     with progress_bar(epochs * number, desc, "batch") as bar:
         for epoch in range(epochs):
             for batch in range(number):
                 sample_planned(sampler, plan, epoch, batch, micro=0)
                 yield sampler
                 bar.update()
+
+
+def _typed_sampler(layout: Layout, training: Training, *, seed: int, threads: int) -> TypedSampler:
+    """A sampler of a layout of several types; each relation has the same fan-outs."""
+    graph, schema = layout.graph, layout.graph.schema
+    ends = [schema.ends(number) for number in range(len(schema.relations))]
+    return TypedSampler(
+        [
+            RelationEdges(indptr=each.indptr, indices=each.indices, source=source, destination=to, name=str(relation))
+            for relation, each, (source, to) in zip(schema.relations, graph.adjacencies, ends, strict=True)
+        ],
+        [
+            TypeInParts(offsets=offsets, global_ids=ids, name=each.name)
+            for each, offsets, ids in zip(schema.types, layout.offsets_by_type, layout.permutations, strict=True)
+        ],
+        fan_outs=[[count] * len(ends) for count in training.fan_out],
+        target_type=graph.target,
+        seed=seed,
+        threads=threads,
+    )
 
 
 def check_targets(graph: GraphArrays, training: Training) -> None:

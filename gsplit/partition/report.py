@@ -19,7 +19,9 @@ from numpy.typing import NDArray
 
 from gsplit.config.partition import ReportConfig, Training
 from gsplit.data import Layout
+from gsplit.data.graph import GraphArrays
 from gsplit.data.layout import FILE
+from gsplit.data.typed_graph import TypedGraph
 from gsplit.errors import InputError
 from gsplit.partition.presample import check_training, mini_batches_of, presample
 from gsplit.partition.quality import balance
@@ -67,9 +69,7 @@ def edges_of(segments: Sequence[Segment]) -> list[int]:
 def local_edges_of(segments: Sequence[Segment]) -> int:
     """Edges whose source is owned by the split of their destination, all splits and layers."""
     return sum(
-        int((segment.indices(layer) < header.num_own_sources).sum())
-        for segment in segments
-        for layer, header in segment.layers.items()
+        header.num_own_edges for segment in segments for blocks in segment.blocks.values() for header in blocks
     )
 
 
@@ -81,32 +81,44 @@ def edge_skew(edges: Sequence[int]) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class SampledCounts:
-    """Counts of the mini-batches that were sampled."""
+    """Counts of the mini-batches that were sampled. T types, R relations."""
 
     edges_IP: NDArray[np.int64]
-    local_edges: int
+    edges_R: NDArray[np.int64]
+    local_edges_R: NDArray[np.int64]
     targets_P: NDArray[np.int64]
-    inputs_P: NDArray[np.int64]
-    loaded: NDArray[np.int64]
-    """[N] mini-batches that have the vertex among their inputs."""
+    inputs_TP: NDArray[np.int64]
+    loaded: list[NDArray[np.int64]]
+    """By type: [N_t] mini-batches that have the vertex among their inputs."""
 
 
 def sample(layout: Layout, training: Training, *, epochs: int, seed: int, threads: int) -> SampledCounts:
     """Sample and split whole epochs as a training with this seed would."""
     graph, parts = layout.graph, layout.parts
-    edges_IP, local = [], 0
-    targets_P, inputs_P = np.zeros(parts, np.int64), np.zeros(parts, np.int64)
-    loaded = np.zeros(graph.num_vertices, np.int64)
+    types, relations = graph.schema.types, len(graph.adjacencies)
+    edges_IP = []
+    edges_R, local_R = np.zeros(relations, np.int64), np.zeros(relations, np.int64)
+    targets_P, inputs_TP = np.zeros(parts, np.int64), np.zeros((len(types), parts), np.int64)
+    loaded = [np.zeros(each.num_vertices, np.int64) for each in types]
     for sampler in mini_batches_of(layout, training, epochs=epochs, seed=seed, threads=threads, desc="sample"):
         segments = [sampler.segment(rank) for rank in range(parts)]
         edges_IP.append(edges_of(segments))
-        local += local_edges_of(segments)
         targets_P += [len(segment.targets) for segment in segments]
-        inputs_P += [len(segment.vertices) for segment in segments]
-        for segment in segments:
-            loaded[segment.vertices] += 1
+        for rank, segment in enumerate(segments):
+            for blocks in segment.blocks.values():
+                edges_R += [header.num_edges for header in blocks]
+                local_R += [header.num_own_edges for header in blocks]
+            for number, of_type in enumerate(loaded):
+                vertices = segment.vertices_of(number)
+                of_type[vertices] += 1
+                inputs_TP[number, rank] += len(vertices)
     return SampledCounts(
-        edges_IP=np.array(edges_IP), local_edges=local, targets_P=targets_P, inputs_P=inputs_P, loaded=loaded
+        edges_IP=np.array(edges_IP),
+        edges_R=edges_R,
+        local_edges_R=local_R,
+        targets_P=targets_P,
+        inputs_TP=inputs_TP,
+        loaded=loaded,
     )
 
 
@@ -119,25 +131,25 @@ def measure(layout: Layout, training: Training, *, epochs: int, seed: int, threa
     missing = QUALITY - layout.description["quality"].keys()
     if missing:
         raise InputError(f"{layout.path / FILE} is damaged: its quality has no {min(missing)}")
-    check_training(training, layout.graph.num_vertices)
-    counts = presample(
-        layout.graph, training, epochs=epochs, seed=seed, threads=threads, global_ids=layout.permutation
-    )
+    graph, types = layout.graph, layout.graph.schema.types
+    typed = isinstance(graph, TypedGraph)
+    if typed and training.sampling != "neighbours":
+        raise InputError(f"{layout.path} has several types, and --sampling {training.sampling} is for graphs of one")
+    n = sum(each.num_vertices for each in types)
+    check_training(training, n)
+    counts = presample(graph, training, epochs=epochs, seed=seed, threads=threads, global_ids=layout.permutations)
     sampled = sample(layout, training, epochs=epochs, seed=seed, threads=threads)
-    orders = {
-        "degree": heat(layout.graph, "degree", None),
-        "presample": heat(layout.graph, "presample", counts),
-        "optimal": sampled.loaded,
-    }
-    edges_P = sampled.edges_IP.sum(axis=0)
-    n = layout.graph.num_vertices
+    joint, loaded = graph.joint() if isinstance(graph, TypedGraph) else graph, np.concatenate(sampled.loaded)
+    orders = {"degree": heat(joint, "degree", None), "presample": heat(joint, "presample", counts), "optimal": loaded}
+    edges_P, inputs_P = sampled.edges_IP.sum(axis=0), sampled.inputs_TP.sum(axis=0)
+    cells = np.concatenate([[0], np.cumsum([np.diff(offsets) for offsets in layout.offsets_by_type])])
     return {
         "layout": {
             "name": layout.name,
             "parts": layout.parts,
             "vertices": n,
-            "edges": layout.graph.num_edges,
-            "training_targets": len(layout.graph.train_idx),
+            "edges": joint.num_edges,
+            "training_targets": len(graph.train_idx),
             **{key: layout.description[key] for key in ("method", "weights", "hotness", "seed")},
         },
         "training": {**training.described(), "epochs": epochs, "seed": seed},
@@ -145,23 +157,49 @@ def measure(layout: Layout, training: Training, *, epochs: int, seed: int, threa
         "sampled": {
             "iterations": len(sampled.edges_IP),
             "edges": int(edges_P.sum()),
-            "local_edges": sampled.local_edges / int(edges_P.sum()) if edges_P.any() else 1.0,
+            "local_edges": _share(sampled.local_edges_R.sum(), edges_P.sum()),
             "edge_skew": float(np.mean([edge_skew(edges) for edges in sampled.edges_IP.tolist()])),
             "balance_edges": balance(edges_P),
             "balance_targets": balance(sampled.targets_P),
-            "balance_inputs": balance(sampled.inputs_P),
+            "balance_inputs": balance(inputs_P),
             "edges_per_part": edges_P.tolist(),
-            "inputs_per_iteration": int(sampled.inputs_P.sum()) / len(sampled.edges_IP),
-            "reached": int((sampled.loaded > 0).sum()) / n,
+            "inputs_per_iteration": int(inputs_P.sum()) / len(sampled.edges_IP),
+            "reached": int((loaded > 0).sum()) / n,
+            **(_by_name(graph, sampled) if typed else {}),
         },
         "cache": {
             "percent": list(CACHE_PERCENTS),
             "hit_rate": {
-                "this layout": hit_rates(sampled.loaded, layout.offsets, None),
-                **{name: hit_rates(sampled.loaded, layout.offsets, values) for name, values in orders.items()},
+                "this layout": hit_rates(loaded, cells, None),
+                **{name: hit_rates(loaded, cells, values) for name, values in orders.items()},
             },
         },
     }
+
+
+def _by_name(graph: GraphArrays, sampled: SampledCounts) -> dict[str, Any]:
+    """What was sampled by type and relation."""
+    iterations = len(sampled.edges_IP)
+    types = zip(graph.schema.types, sampled.inputs_TP, sampled.loaded, strict=True)
+    relations = zip(graph.schema.relations, sampled.edges_R, sampled.local_edges_R, strict=True)
+    return {
+        "types": {
+            each.name: {
+                "inputs_per_iteration": int(inputs_P.sum()) / iterations,
+                "balance_inputs": balance(inputs_P),
+                "reached": _share((loaded > 0).sum(), len(loaded)),
+            }
+            for each, inputs_P, loaded in types
+        },
+        "relations": {
+            str(each): {"edges": int(edges), "local_edges": _share(local, edges)} for each, edges, local in relations
+        },
+    }
+
+
+def _share(some: Any, of: Any) -> float:
+    """A share; all where there is nothing."""
+    return int(some) / int(of) if of else 1.0
 
 
 def hit_rates(loaded: NDArray[np.int64], offsets: NDArray[np.int64], values: NDArray[np.int64] | None) -> list[float]:
@@ -169,7 +207,7 @@ def hit_rates(loaded: NDArray[np.int64], offsets: NDArray[np.int64], values: NDA
 
     Args:
         loaded: [N] how often each vertex is an input.
-        offsets: [P + 1] of the parts.
+        offsets: [P + 1] of the parts; of several types [T P + 1] of all cells.
         values: [N] the heat that parts are ordered by; None: as they stand.
     """
     hits = np.zeros(len(CACHE_PERCENTS), np.int64)

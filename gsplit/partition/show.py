@@ -29,10 +29,34 @@ def lines(report: dict[str, Any]) -> list[str]:
         f"{'balance of vertices':<22}{graph['balance_vertices']:>9.3f}{sampled['balance_inputs']:>10.3f}",
         f"{'balance of edges':<22}{graph['balance_edges']:>9.3f}{sampled['balance_edges']:>10.3f}",
         f"{'balance of targets':<22}{graph['balance_train_targets']:>9.3f}{sampled['balance_targets']:>10.3f}",
+        *_by_name(graph, sampled),
         "",
         "cache hit rate (%) by the share of all rows that all trainers cache together (%)",
         f"{'order':<{width}}" + "".join(f"{percent:>7}" for percent in percents),
         *(f"{name:<{width}}" + "".join(f"{100 * rate:>7.1f}" for rate in values) for name, values in rates.items()),
+    ]
+
+
+def _by_name(graph: dict[str, Any], sampled: dict[str, Any]) -> list[str]:
+    """Return lines about types and relations; none of a graph of one type."""
+    if "types" not in sampled:
+        return []
+    names = [*graph["types"], *graph["relations"]]
+    width = max(map(len, names)) + 2
+    return [
+        "",
+        f"{'balance of a type':<{width}}{'graph':>9}{'inputs':>10}{'inputs an iteration':>22}{'reached':>10}",
+        *(
+            f"{name:<{width}}{of['balance_vertices']:>9.3f}{own['balance_inputs']:>10.3f}"
+            f"{own['inputs_per_iteration']:>22,.0f}{100 * own['reached']:>8.1f} %"
+            for (name, of), own in zip(graph["types"].items(), sampled["types"].values(), strict=True)
+        ),
+        "",
+        f"{'local edges of a relation':<{width}}{'graph':>9}{'sampled':>10}{'edges':>22}",
+        *(
+            f"{name:<{width}}{of['local_edges']:>9.4f}{own['local_edges']:>10.4f}{own['edges']:>22,}"
+            for (name, of), own in zip(graph["relations"].items(), sampled["relations"].values(), strict=True)
+        ),
     ]
 
 

@@ -39,10 +39,9 @@ def edge_weights(graph: GraphArrays, weights: Weights, counts: Counts | None) ->
     if weights != "presample":
         return None
     assert counts is not None
-    if not isinstance(graph, TypedGraph):
-        return _drawn_weights(graph.indptr, counts.computed)
     of_relations = zip(graph.adjacencies, counts.by_relation, strict=True)
-    return graph.joint_edges([_drawn_weights(edges.indptr, drawn) for edges, drawn in of_relations], np.uint32)
+    found = [_drawn_weights(edges.indptr, drawn) for edges, drawn in of_relations]
+    return graph.joint_edges(found, np.uint32) if isinstance(graph, TypedGraph) else found[0]
 
 
 def _drawn_weights(indptr: NDArray[np.int64], drawn: NDArray[np.int64]) -> NDArray[np.uint32]:

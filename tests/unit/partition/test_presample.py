@@ -69,7 +69,7 @@ def test_a_layout_counts_what_its_store_counts(tmp_path):
     graph = random_graph(200, 6)
     layout = lay_out(graph, tmp_path, parts=3)
     ids = layout.permutation
-    own = presample(layout.graph, TRAINING, epochs=2, seed=0, global_ids=ids)
+    own = presample(layout.graph, TRAINING, epochs=2, seed=0, global_ids=[ids])
     store = presample(graph, TRAINING, epochs=2, seed=0)
     assert own.loaded.tolist() == store.loaded[ids].tolist()
     assert own.computed.tolist() == store.computed[ids].tolist()
@@ -80,7 +80,7 @@ def test_pairs_are_counted_whatever_the_order_of_the_vertices(tmp_path):
     graph, training = linked_graph(150, 6), replace(TRAINING, task="links")
     layout = lay_out(graph, tmp_path, parts=3)
     ids = layout.permutation
-    own = presample(layout.graph, training, epochs=2, seed=0, global_ids=ids)
+    own = presample(layout.graph, training, epochs=2, seed=0, global_ids=[ids])
     store = presample(graph, training, epochs=2, seed=0)
     assert own.loaded.tolist() == store.loaded[ids].tolist()
     assert own.computed.tolist() == store.computed[ids].tolist()
@@ -106,13 +106,18 @@ def test_edges_weigh_what_they_are_expected_to_be_drawn():
     #  1, 2, 3, 4 --> 0    0 --> 1    3, 4 --> 2, and 2 is never computed
     graph = random_graph(5, 1)
     graph = replace(graph, indptr=np.array([0, 4, 5, 7, 7, 7]), indices=np.array([1, 2, 3, 4, 0, 3, 4], np.int32))
-    counts = Counts(mini_batches=9, loaded=np.ones(5, np.int64), computed=np.array([6, 2, 0, 0, 0]))
+    counts = Counts(
+        mini_batches=9,
+        loaded=np.ones(5, np.int64),
+        computed=np.array([6, 2, 0, 0, 0]),
+        by_relation=(np.array([6, 2, 0, 0, 0]),),
+    )
     weight = edge_weights(graph, "presample", counts)
     assert weight.tolist() == [1.5 * DRAW] * 4 + [2 * DRAW] + [0, 0]
     assert vertex_weights(graph, "presample", counts).tolist() == [7, 3, 1, 1, 1]
-    huge = replace(counts, computed=np.full(5, 2**50))
+    huge = replace(counts, by_relation=(np.full(5, 2**50),))
     assert edge_weights(graph, "presample", huge).max() == MAX_WEIGHT
-    rare = edge_weights(graph, "presample", replace(counts, computed=np.ones(5, np.int64)))
+    rare = edge_weights(graph, "presample", replace(counts, by_relation=(np.ones(5, np.int64),)))
     assert rare.min() >= 1
     assert edge_weights(graph, "degree", None) is None
 
@@ -122,7 +127,9 @@ def test_expected_draws_are_what_draws_come_to():
     graph = replace(graph, train_idx=np.arange(300))
     training = Training(fan_out=(3,), batch_size=300)
     computed = presample(graph, training, epochs=1, seed=0).computed
-    weight = edge_weights(graph, "presample", Counts(mini_batches=1, loaded=computed, computed=computed))
+    weight = edge_weights(
+        graph, "presample", Counts(mini_batches=1, loaded=computed, computed=computed, by_relation=(computed,))
+    )
     drawn, epochs = np.zeros(graph.num_edges), 400
     sampler = MiniBatchSampler(graph.indptr, graph.indices, [0, 300], fan_outs=(3,), seed=0, edge_ids=True)
     for epoch in range(epochs):

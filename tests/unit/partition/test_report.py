@@ -63,7 +63,7 @@ def test_hit_rates_equal_a_count(layout):
     seen = [{v for split in splits for v in split.vertices} for splits in epoch_of(layout, 0)]
     loaded = np.array([sum(v in inputs for inputs in seen) for v in range(200)])
     out_degrees = np.bincount(layout.graph.indices, minlength=200)
-    counts = presample(layout.graph, TRAINING, epochs=1, seed=0, global_ids=layout.permutation).loaded
+    counts = presample(layout.graph, TRAINING, epochs=1, seed=0, global_ids=[layout.permutation]).loaded
     counts = 1000 * counts + out_degrees
     report = measure(layout, TRAINING, epochs=1, seed=0, threads=1)["cache"]
     assert report["percent"] == list(CACHE_PERCENTS)

@@ -11,13 +11,17 @@ import pytest
 from support.typed_graphs import academic, edges_by_relation, random_typed_graph
 
 import gsplit
+from gsplit.config.partition import Training
 from gsplit.data import TypedLayout, open_layout, open_store, write_store
 from gsplit.data.__main__ import command as info
 from gsplit.data.synthetic import TYPED, choose
 from gsplit.errors import InputError
 from gsplit.partition import PartitionConfig, partition
+from gsplit.partition.__main__ import command as report
 from gsplit.partition.even_types import even_types
 from gsplit.partition.problem import Problem
+from gsplit.partition.report import measure
+from gsplit.sampling import EpochPlan, RelationEdges, TypedSampler, TypeInParts
 
 
 def laid_out(folder, graph, parts, method="random", **options) -> TypedLayout:
@@ -172,6 +176,53 @@ def test_presampled_parts_are_even_and_ordered_by_how_often_rows_are_loaded(mag,
         about["quality"]["types"][name]["balance_vertices"] <= 1.2 for name in ("paper", "author", "field_of_study")
     )
     assert about["hotness"] == "presample"
+
+
+def test_a_report_counts_by_type_and_relation(mag, tmp_path, capsys):
+    layout = laid_out(tmp_path, mag, 3, "metis")
+    training = Training(fan_out=(4, 3), batch_size=900)
+    found = measure(layout, training, epochs=1, seed=2, threads=1)["sampled"]
+    relations, ends = mag.schema.relations, [mag.schema.ends(number) for number in range(7)]
+    sampler = TypedSampler(
+        [
+            RelationEdges(indptr=each.indptr, indices=each.indices, source=source, destination=to)
+            for each, (source, to) in zip(layout.graph.adjacencies, ends, strict=True)
+        ],
+        [
+            TypeInParts(offsets=[0, len(ids)], global_ids=ids)
+            for ids in layout.permutations  # not split
+        ],
+        fan_outs=[[4] * 7, [3] * 7],
+        seed=2,
+    )
+    plan = EpochPlan(layout.graph.train_idx, layout.permutations[0], 900, 2)
+    part = [np.repeat(np.arange(3), np.diff(offsets)) for offsets in layout.offsets_by_type]
+    edges, local, inputs, number = np.zeros(7, int), np.zeros(7, int), np.zeros((4, 3), int), 0
+    for batch, targets in plan.batches(0):
+        sampler.sample(targets, epoch=0, batch=batch)
+        segment, number = sampler.segment(0), number + 1
+        owner = [part[each][segment.vertices_of(each)] for each in range(4)]
+        inputs += [np.bincount(of_type, minlength=3) for of_type in owner]
+        for layer in (1, 2):
+            for relation, (source, to) in enumerate(ends):
+                degrees = np.diff(segment.indptr(layer, relation))
+                edges[relation] += degrees.sum()
+                rows = np.repeat(owner[to][: len(degrees)], degrees)
+                local[relation] += (owner[source][segment.indices(layer, relation)] == rows).sum()
+    assert found["iterations"] == number
+    assert [found["relations"][str(each)]["edges"] for each in relations] == edges.tolist()
+    assert edges[0] == 0  # institutions are three hops away
+    shares = [1.0, *(local[1:] / edges[1:])]
+    assert [found["relations"][str(each)]["local_edges"] for each in relations] == pytest.approx(shares)
+    assert [of["inputs_per_iteration"] for of in found["types"].values()] == (inputs.sum(axis=1) / number).tolist()
+    assert [of["balance_inputs"] for of in found["types"].values()] == pytest.approx(
+        inputs.max(axis=1) / inputs.mean(axis=1)
+    )
+    assert found["local_edges"] == pytest.approx(local.sum() / edges.sum())
+    report(["report", str(layout.path), "--out", str(tmp_path / "r"), "--fan-out", "2,2", "--batch-size", "1000"])
+    printed = capsys.readouterr().out
+    assert re.search(r"author +1\.\d{3} +1\.\d{3} +[\d,]+ +\d+\.\d %", printed)
+    assert re.search(r"author__writes__paper +0\.\d{4} +0\.\d{4} +[\d,]+\n", printed)
 
 
 def test_info_tells_types_and_relations(tmp_path, capsys):
