@@ -12,7 +12,14 @@ from gsplit.sampling.plan import EpochPlan
 from gsplit.sampling.reach import Reach, reach_of
 from gsplit.sampling.rule import MicroBatchSampler, Neighbours, Plan, Rule
 from gsplit.sampling.saint import Saint
-from gsplit.sampling.sampler import MiniBatchSampler, RelationEdges, TypedSampler, TypeInParts, sampler_of
+from gsplit.sampling.sampler import (
+    MiniBatchSampler,
+    RelationEdges,
+    TypedSampler,
+    TypeInParts,
+    sampler_of,
+    typed_sampler_of,
+)
 from gsplit.sampling.segment import Segment
 from gsplit.sampling.subgraphs import Clusters, Uniform
 
@@ -38,4 +45,5 @@ __all__ = [
     "reach_of",
     "sampler_of",
     "split_offsets",
+    "typed_sampler_of",
 ]

@@ -22,12 +22,17 @@ from gsplit.sampling.sampler import CoreSampler, MiniBatchSampler
 def split_offsets(layout: Layout, splits: int) -> NDArray[np.int64]:
     """int64 [splits + 1]: split k owns the layout ids ``offsets[k] .. offsets[k + 1]``, whole parts of the layout.
 
+    Of a layout of several types it is int64 [T, splits + 1].
+
     Raises:
         ValueError: where there are fewer parts than splits.
     """
     if layout.parts < splits:
         raise ValueError(f"{layout.parts} parts cannot be dealt out to {splits} trainers")
-    return layout.offsets[first_parts(layout.parts, splits)]
+    firsts = first_parts(layout.parts, splits)
+    if layout.graph.schema.is_typed:
+        return np.stack([offsets[firsts] for offsets in layout.offsets_by_type])
+    return layout.offsets[firsts]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -114,9 +114,10 @@ class OfTraining:
         self, layout: Layout, *, batch_size: int, seed: int, micro_batches: int = 1, fixed_shares: bool = False
     ) -> EpochPlan:
         """The training vertices, shuffled anew in each epoch."""
+        graph = layout.graph
         return EpochPlan(
-            layout.graph.train_idx,
-            layout.permutation,
+            graph.train_idx,
+            layout.permutations[graph.target] if graph.schema.is_typed else layout.permutation,
             batch_size,
             seed,
             micro_batches=micro_batches,

@@ -15,14 +15,14 @@ import, without torch. Nothing behind the segments knows the rule: not the slots
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.data import Layout
 from gsplit.sampling.plan import OfTraining
-from gsplit.sampling.sampler import MiniBatchSampler, sampler_of
+from gsplit.sampling.sampler import TypedSampler, sampler_of, typed_sampler_of
 from gsplit.sampling.segment import Segment
 
 
@@ -101,7 +101,8 @@ class Rule(Protocol):
 
         Args:
             layout: to sample from.
-            offsets: int64 [P + 1]; split p owns the layout ids ``offsets[p] .. offsets[p + 1]``.
+            offsets: int64 [P + 1]; split p owns the layout ids ``offsets[p] .. offsets[p + 1]``. With
+                several types [T, P + 1].
             seed: of the run.
             edge_ids: segments carry the positions of the kept edges in the layout's ``indices``.
             memory: bytes that the maps from vertex to row may take; None for no bound.
@@ -119,7 +120,14 @@ class Neighbours(OfTraining):
     """
 
     fan_out: tuple[int, ...]
-    """Number of in-neighbours drawn per hop, the first for the targets; -1 keeps all."""
+    """Number of in-neighbours drawn per hop, the first for the targets, by each relation; -1 keeps all."""
+    fan_out_of: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    """Numbers of relations, each with other fan-outs, of which 0 draws none."""
+
+    def fan_outs(self, relations: int) -> list[list[int]]:
+        """List the fan-outs by hop and relation, [L][R]."""
+        other = dict(self.fan_out_of)
+        return [[other.get(r, self.fan_out)[hop] for r in range(relations)] for hop in range(len(self.fan_out))]
 
     def sampler(
         self,
@@ -131,15 +139,15 @@ class Neighbours(OfTraining):
         memory: int | None = None,
         threads: int = 1,
         partial_sums: bool = False,
-    ) -> MiniBatchSampler:
-        """The C++ sampler with the fan-outs of the rule."""
-        return sampler_of(
-            layout,
-            offsets,
-            fan_outs=self.fan_out,
-            seed=seed,
-            edge_ids=edge_ids,
-            memory=memory,
-            threads=threads,
-            partial_sums=partial_sums,
-        )
+    ) -> TypedSampler:
+        """The C++ sampler with the fan-outs of the rule, of a layout of one type or of several."""
+        options: dict[str, Any] = {
+            "seed": seed,
+            "edge_ids": edge_ids,
+            "memory": memory,
+            "threads": threads,
+            "partial_sums": partial_sums,
+        }
+        if offsets.ndim == 1:
+            return sampler_of(layout, offsets, fan_outs=self.fan_out, **options)
+        return typed_sampler_of(layout, offsets, fan_outs=self.fan_outs(len(layout.graph.adjacencies)), **options)

@@ -347,10 +347,37 @@ class MiniBatchSampler(TypedSampler):
         )
 
 
+def typed_sampler_of(layout: Layout, offsets: NDArray[np.int64] | None = None, **options: Any) -> TypedSampler:
+    """A sampler of the graph of a layout of several types, whose draws go by global id (law 1).
+
+    Args:
+        layout: to sample from.
+        offsets: [T, P + 1] which layout ids of each type each split owns; None does not split.
+        options: ``fan_outs``, ``seed`` and others of :class:`TypedSampler`; the targets are of the layout's type, or
+            of another ``target_type``.
+    """
+    graph, schema = layout.graph, layout.graph.schema
+    if offsets is None:
+        offsets = np.array([[0, each.num_vertices] for each in schema.types])
+    relations = []
+    for number, (relation, edges) in enumerate(zip(schema.relations, graph.adjacencies, strict=True)):
+        source, destination = schema.ends(number)
+        relations.append(
+            RelationEdges(
+                indptr=edges.indptr, indices=edges.indices, source=source, destination=destination, name=str(relation)
+            )
+        )
+    types = [
+        TypeInParts(offsets=of_type, global_ids=permutation, name=each.name)
+        for of_type, permutation, each in zip(offsets, layout.permutations, schema.types, strict=True)
+    ]
+    return TypedSampler(relations, types, **{"target_type": graph.target, **options})
+
+
 def sampler_of(
     layout: Layout, offsets: Sequence[int] | NDArray[np.int64] | None = None, **options: Any
 ) -> MiniBatchSampler:
-    """A sampler of a layout's graph, whose draws go by global id (law 1).
+    """A sampler of a layout's graph of one type, whose draws go by global id (law 1).
 
     Args:
         layout: to sample from.

@@ -75,7 +75,9 @@ class Links:
 
     def sampler(self, layout: Layout, offsets: NDArray[np.int64], **options: Any) -> MiniBatchSampler:
         """The sampler of neighbours."""
-        return self.neighbours.sampler(layout, offsets, **options)
+        sampler = self.neighbours.sampler(layout, offsets, **options)
+        assert isinstance(sampler, MiniBatchSampler)
+        return sampler
 
     def _of_epoch(self, pairs: TrainingPairs) -> int:
         return pairs.number if self.epoch_pairs is None else min(self.epoch_pairs, pairs.number)
