@@ -64,6 +64,8 @@ class TypedLayeredModel(nn.Module):
             raise ValueError(f"norm must be one of {', '.join(NORMS)}, not {norm!r}")
         self.reach, layers = reach, reach.num_layers
         outputs = [*[hidden] * (layers - 1), hidden if output_projection else out_features]
+        self.level_widths = [max(in_features[t] for t in reach.types[0]), *outputs[:-1], out_features]
+        """Width of the vectors of each level, [L + 1]; of level 0 that of the widest type."""
         inputs = {t: in_features[t] for t in reach.types[0]}
         self.projection = (
             nn.ModuleDict({str(t): nn.Linear(width, hidden) for t, width in inputs.items()})

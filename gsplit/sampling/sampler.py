@@ -253,6 +253,7 @@ class TypedSampler(CoreSampler):
         num_targets: int | None = None,
         others: NDArray[np.int64] | None = None,
         max_edges: int = NO_LIMIT,
+        target_type: int | None = None,
     ) -> bool:
         """Sample a mini-batch; it stays until the next call.
 
@@ -264,6 +265,7 @@ class TypedSampler(CoreSampler):
             num_targets: of all micro-batches of the mini-batch, for the header of segments; by default of this one.
             others: None; nothing starts beside the targets.
             max_edges: that the mini-batch may have over all hops and splits.
+            target_type: another type of the targets, by number.
 
         Raises:
             ValueError: for targets that are out of range or given twice, or rows beyond 32 bits.
@@ -274,7 +276,7 @@ class TypedSampler(CoreSampler):
         assert others is None
         return self._core.sample(
             np.ascontiguousarray(targets, np.int64),
-            self._target_type,
+            self._target_type if target_type is None else target_type,
             self._fan_outs,
             self._seed,
             epoch,
