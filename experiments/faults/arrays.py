@@ -204,7 +204,8 @@ def pt_values(path: Path, random: Random) -> str:
     if isinstance(state, torch.Tensor):
         torch.save(_other(state, random), path)
         return "another tensor"
-    holder = state if isinstance(state, dict) else state._store
+    # A graph of several types has a store for each type and relation.
+    holder = state if isinstance(state, dict) else random.choice([store for store in state.stores if store.keys()])
     trail = []
     while True:
         at = random.choice(list(holder.keys()))

@@ -36,7 +36,8 @@ TABLES = ("csv", "npy")
 IMPORTED = (
     *("edges.csv", "edges.tsv", "edges.txt", "edges.csv.gz", "edges.npy", "coo", "coo", "csc", "csc"),
     *("graph.mtx", "graph.mtx.gz", "matrix-coo.npz", "matrix-csr.npz", "matrix-bsr.npz", "matrix-dia.npz"),
-    *("graph.npz", "graph.npz", "graph.pt", "graph.pt", "data.pt", "data.pt", "graph.bin"),
+    *("graph.npz", "graph.npz", "graph.pt", "graph.pt", "data.pt", "data.pt", "typed.pt", "typed.pt"),
+    "graph.bin",
     *["graphbolt"] * 3,
 )
 """What is imported as it is; twice or more often what can be damaged in more ways."""
@@ -69,6 +70,9 @@ SUBJECTS = (
     Subject("data info store --verify", ("store",)),
     Subject("data info layout", ("layout",)),
     Subject("data info layout --verify --store-dir store", ("layout", "store")),
+    Subject("data info typed --verify", ("typed",)),
+    Subject("data info typed-layout --verify --store-dir typed", ("typed-layout", "typed")),
+    Subject("partition typed --parts 2 --method metis --out out/layout", ("typed",)),
     Subject("data export store --to npz --out out/file.npz", ("store",)),
     Subject("data export layout --to pyg --out out/file.pt", ("layout",)),
     Subject("partition store --parts 2 --method random --out out/layout", ("store",)),

@@ -74,13 +74,14 @@ def make(folder: Path) -> None:
     weight = random.random((edges.shape[1],), np.float32)
     train, valid, test = np.arange(30), np.arange(30, 45), np.arange(45, VERTICES)
     _tables(folder, edges, weight, x, y)
-    _arrays(folder, edges, weight, x, y, {"train": train, "valid": valid, "test": test})
+    splits = {"train": train, "valid": valid, "test": test}
+    _arrays(folder, edges, weight, x, y, splits)
     _matrices(folder, edges, weight)
     _libraries(folder, edges, weight, x, y)
     _ogb(folder, edges, x, y)
     _graphbolt(folder, edges, weight, x, y)
     (folder / "recipe.toml").write_text(RECIPE)
-    _own(folder)
+    _own(folder, edges, x, y, splits)
 
 
 def _text(rows: NDArray[Any], mark: str, header: str = "") -> str:
@@ -162,9 +163,14 @@ def _libraries(folder: Path, edges: NDArray[Any], weight: NDArray[Any], x: NDArr
     tensors = {"edge_index": edges, "edge_weight": weight, "x": x, "y": y, "train_mask": np.arange(VERTICES) < 30}
     torch.save({name: torch.from_numpy(values) for name, values in tensors.items()}, folder / "graph.pt")
     with contextlib.suppress(ImportError):
-        from torch_geometric.data import Data
+        from torch_geometric.data import Data, HeteroData
 
         torch.save(Data(**{name: torch.from_numpy(values) for name, values in tensors.items()}), folder / "data.pt")
+        typed = HeteroData(paper={name: torch.from_numpy(tensors[name]) for name in ("x", "y", "train_mask")})
+        typed["author"].num_nodes = VERTICES
+        for relation in (("author", "writes", "paper"), ("paper", "cites", "paper")):
+            typed[relation].edge_index = torch.from_numpy(edges)
+        torch.save(typed, folder / "typed.pt")
     with contextlib.suppress(ImportError, OSError):
         from gsplit.data.importers.dgl import import_dgl
 
@@ -216,8 +222,20 @@ def _graphbolt(folder: Path, edges: NDArray[Any], weight: NDArray[Any], x: NDArr
     torch.save(torch.from_numpy(weight), root / "weight.pt")
 
 
-def _own(folder: Path) -> None:
-    """What GSplit writes itself: a store, a layout, a run with a trace."""
+def _own(
+    folder: Path, edges: NDArray[Any], x: NDArray[Any], y: NDArray[Any], splits: dict[str, NDArray[np.int64]]
+) -> None:
+    """What GSplit writes itself: stores and layouts of one type and of several, a run with a trace."""
+    gsplit.from_arrays(
+        {"paper": x, "author": VERTICES},
+        {("author", "writes", "paper"): edges, ("paper", "cites", "paper"): edges[::-1]},
+        labels={"paper": y},
+        train=splits["train"],
+        valid=splits["valid"],
+        test=splits["test"],
+        out=folder / "typed",
+    )
+    partition(PartitionConfig(store=folder / "typed", out=folder / "typed-layout", parts=2, method="random"))
     data(["import", str(folder / "graph.npz"), "--out", str(folder / "store")])
     partition(PartitionConfig(store=folder / "store", out=folder / "layout", parts=2, method="random"))
     config = gsplit.TrainConfig(
