@@ -21,18 +21,8 @@ from gsplit.config.partition import Training
 from gsplit.data import Layout
 from gsplit.data.graph import GraphArrays
 from gsplit.data.layout import inverse, reordered_indptr
-from gsplit.data.typed_graph import TypedGraph
 from gsplit.errors import InputError
-from gsplit.sampling import (
-    EpochPlan,
-    MicroBatchSampler,
-    Neighbours,
-    Plan,
-    RelationEdges,
-    Rule,
-    TypedSampler,
-    TypeInParts,
-)
+from gsplit.sampling import MicroBatchSampler, Neighbours, Rule
 from gsplit.sampling.links import Links, Negatives
 from gsplit.sampling.micro_batches import sample_planned
 from gsplit.sampling.named import rule_named
@@ -167,15 +157,9 @@ def mini_batches_of(
         desc: name of the progress bar.
     """
     rule = rule_to_come(training)
-    plan: Plan
-    sampler: MicroBatchSampler
-    if isinstance(layout.graph, TypedGraph):
-        ids = layout.permutations[layout.graph.target]
-        plan = EpochPlan(layout.graph.train_idx, ids, training.batch_size, seed)
-        sampler = _typed_sampler(layout, training, seed=seed, threads=threads)
-    else:
-        plan = rule.plan(layout, batch_size=training.batch_size, seed=seed)
-        sampler = rule.sampler(layout, layout.offsets, seed=seed, threads=threads)
+    plan = rule.plan(layout, batch_size=training.batch_size, seed=seed)
+    offsets = np.stack(layout.offsets_by_type) if layout.graph.schema.is_typed else layout.offsets
+    sampler = rule.sampler(layout, offsets, seed=seed, threads=threads)
     number = rule.num_batches(layout, batch_size=training.batch_size)
     with progress_bar(epochs * number, desc, "batch") as bar:
         for epoch in range(epochs):
@@ -183,26 +167,6 @@ def mini_batches_of(
                 sample_planned(sampler, plan, epoch, batch, micro=0)
                 yield sampler
                 bar.update()
-
-
-def _typed_sampler(layout: Layout, training: Training, *, seed: int, threads: int) -> TypedSampler:
-    """A sampler of a layout of several types; each relation has the same fan-outs."""
-    graph, schema = layout.graph, layout.graph.schema
-    ends = [schema.ends(number) for number in range(len(schema.relations))]
-    return TypedSampler(
-        [
-            RelationEdges(indptr=each.indptr, indices=each.indices, source=source, destination=to, name=str(relation))
-            for relation, each, (source, to) in zip(schema.relations, graph.adjacencies, ends, strict=True)
-        ],
-        [
-            TypeInParts(offsets=offsets, global_ids=ids, name=each.name)
-            for each, offsets, ids in zip(schema.types, layout.offsets_by_type, layout.permutations, strict=True)
-        ],
-        fan_outs=[[count] * len(ends) for count in training.fan_out],
-        target_type=graph.target,
-        seed=seed,
-        threads=threads,
-    )
 
 
 def check_targets(graph: GraphArrays, training: Training) -> None:
