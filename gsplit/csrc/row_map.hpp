@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <limits>
 #include <stdexcept>
 #include <utility>
 
@@ -142,5 +143,24 @@ class HashMap {
   int shift_ = 0;
   size_t used_ = 0;
 };
+
+/// A number of rows or edges that 32 bits hold. Throws std::invalid_argument for others.
+inline int32_t checked_row(size_t value) {
+  if (value > static_cast<size_t>(std::numeric_limits<int32_t>::max()))
+    throw std::invalid_argument("a split has more than 2^31 - 1 rows or edges; use a smaller batch size or fan-out");
+  return static_cast<int32_t>(value);
+}
+
+/// The row of a vertex, with `rank` in its part, among `vertices` of its owner. Inlined: it is asked for each row
+/// sent.
+template <class Map>
+[[gnu::always_inline]] inline int32_t row_at_owner(Map& rows, Array<int64_t>& vertices, int64_t vertex, size_t rank) {
+  int32_t& row = rows[rank];
+  if (row < 0) {
+    row = checked_row(vertices.size());
+    vertices.push_back(vertex);
+  }
+  return row;
+}
 
 }  // namespace gsplit

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <limits>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -15,12 +14,6 @@ namespace gsplit {
 namespace {
 
 constexpr size_t LOOK_AHEAD = 64;  // edges whose map entry is fetched early
-
-int32_t checked_row(size_t value) {
-  if (value > static_cast<size_t>(std::numeric_limits<int32_t>::max()))
-    throw std::invalid_argument("a split has more than 2^31 - 1 rows or edges; use a smaller batch size or fan-out");
-  return static_cast<int32_t>(value);
-}
 
 template <class Index, class Map>
 class MappedSplitter final : public Splitter<Index> {
@@ -61,7 +54,6 @@ class MappedSplitter final : public Splitter<Index> {
     std::vector<size_t> numbered;  // [P] vertices whose rows are final
   };
 
-  int32_t row_at_owner(size_t type, int64_t vertex, size_t owner);
   void add_remote(const Run& run, size_t level, std::span<const Index> neighbours, size_t first);
   void sort_met(size_t part, size_t level, size_t type);
   void sort_sent(size_t receiver, size_t level, size_t type);
@@ -82,17 +74,6 @@ class MappedSplitter final : public Splitter<Index> {
   std::vector<std::vector<Array<RemoteEdge>>> remote_edges_;  // [P][R], of the hop at work
   std::optional<PartialSums> sums_;                           // none: rows alone are sent
 };
-
-template <class Index, class Map>
-int32_t MappedSplitter<Index, Map>::row_at_owner(size_t type, int64_t vertex, size_t owner) {
-  int32_t& row = numberings_[type].rows[owner][vertex - types_[type].offsets[owner]];
-  if (row < 0) {
-    auto& vertices = this->splits_[owner].cells[type].vertices;
-    row = checked_row(vertices.size());
-    vertices.push_back(vertex);
-  }
-  return row;
-}
 
 template <class Index, class Map>
 void MappedSplitter<Index, Map>::start(size_t layers, size_t type, std::span<const int64_t> targets,
@@ -150,9 +131,10 @@ void MappedSplitter<Index, Map>::add_first(const char* what, size_t type, std::s
       throw std::invalid_argument(std::string(what) + " " + std::to_string(vertex) + " is not a vertex" +
                                   (name.empty() ? "" : " of type " + name) + "; there are " + std::to_string(n));
     const size_t part = owner_in(offsets, vertex);
-    const size_t before = this->splits_[part].cells[type].vertices.size();
-    row_at_owner(type, vertex, part);
-    if (this->splits_[part].cells[type].vertices.size() == before)
+    auto& own = this->splits_[part].cells[type].vertices;
+    const size_t before = own.size();
+    row_at_owner(numberings_[type].rows[part], own, vertex, vertex - offsets[part]);
+    if (own.size() == before)
       throw std::invalid_argument(std::string(what) + " " + std::to_string(vertex) +
                                   (name.empty() ? "" : " of type " + name) + " is given twice");
   }
@@ -247,33 +229,37 @@ void MappedSplitter<Index, Map>::add_remote(const Run& run, size_t level, std::s
                                             size_t first) {
   const size_t part = run.part, type = relations_[run.relation].source;
   const std::vector<int64_t>& offsets = types_[type].offsets;
-  Numbering& numbering = numberings_[type];
-  Array<RemoteEdge>& remote_edges = remote_edges_[part][run.relation];
+  Map* const own_rows = numberings_[type].rows.data();
+  Map* const places = numberings_[type].places.data();
   int32_t* rows = this->splits_[part].layers[level].blocks[run.relation].indices.data() + first;
   const size_t count = remote_.size();
+  Array<RemoteEdge>& remote_edges = remote_edges_[part][run.relation];
   const size_t before = remote_edges.size();
   make_room(remote_edges, before + count);
   remote_edges.resize(before + count);
+  RemoteEdge* const noted = remote_edges.data() + before;
   const auto look_ahead = [&](RemoteEdge& remote) {
     const int64_t vertex = neighbours[remote.edge];
     const size_t from = owner_in(offsets, vertex);
     remote.owner = static_cast<int32_t>(from);
-    numbering.places[from].prefetch(vertex - offsets[from]);
-    numbering.rows[from].prefetch(vertex - offsets[from]);
+    places[from].prefetch(vertex - offsets[from]);
+    own_rows[from].prefetch(vertex - offsets[from]);
   };
   for (size_t j = 0; j < std::min(LOOK_AHEAD, count); ++j) look_ahead(remote_[j]);
   for (size_t j = 0; j < count; ++j) {
     if (j + LOOK_AHEAD < count) look_ahead(remote_[j + LOOK_AHEAD]);
     const auto [edge, from] = remote_[j];
     const int64_t vertex = neighbours[edge];
-    int32_t& place = numbering.places[from][vertex - offsets[from]];
+    const int64_t rank = vertex - offsets[from];
+    int32_t& place = places[from][rank];
     if (place < 0) {
-      auto& rows_to_send = this->splits_[from].layers[level].sends[type].rows[part];
-      rows_to_send.push_back(row_at_owner(type, vertex, from));
+      Split& owner = this->splits_[from];
+      auto& rows_to_send = owner.layers[level].sends[type].rows[part];
+      rows_to_send.push_back(row_at_owner(own_rows[from], owner.cells[type].vertices, vertex, rank));
       place = static_cast<int32_t>(rows_to_send.size()) - 1;
     }
     rows[edge] = ~place;
-    remote_edges[before + j] = {static_cast<int32_t>(first) + edge, from};
+    noted[j] = {static_cast<int32_t>(first) + edge, from};
   }
 }
 
