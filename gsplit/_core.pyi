@@ -138,6 +138,12 @@ def rows_from_edges(
     repeats: Repeats,
     add_loops: bool,
 ) -> tuple[NDArray[np.int64], NDArray[Any], NDArray[np.float64], NDArray[np.int64], int, int]: ...
+def least_cover(
+    indptr: NDArray[np.int64],
+    destinations: NDArray[np.int32],
+    takes_source: NDArray[np.uint8],
+    takes_destination: NDArray[np.uint8],
+) -> None: ...
 def walk_edges(
     indptr: NDArray[np.int64],
     indices: NDArray[Any],

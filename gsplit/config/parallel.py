@@ -70,10 +70,10 @@ class ParallelConfig(Checked):
     ] = None
     """Trainers that split a mini-batch between them, a divisor of --gpus; with several such groups each has a
     micro-batch of its own. By default all trainers are one group."""
-    exchange: Annotated[Exchange, Only(strategy=SAMPLED), Only(sums_exchanged=True), COST, RESULTS] = "rows"
+    exchange: Annotated[Exchange, Only(sums_exchanged=True), COST, RESULTS] = "rows"
     """What travels between trainers before a layer: rows; or, by auto, for each pair of trainers rows or sums of them
-    over the receiver's destinations, whichever are fewer, or a mix of both that is fewer still. sage and gcn take
-    sums, other models rows."""
+    over the receiver's destinations, whichever are fewer, or a mix of both that is fewer still; with --algorithm
+    1d-sparse the fewest that there can be. sage and gcn take sums, other models rows."""
     exchange_dtype: Annotated[
         ExchangeDtype, Only(rows_exchanged=True), Only(precision=(None, "32", "16-mixed", "64")), COST, RESULTS
     ] = "model"

@@ -154,6 +154,7 @@ NB_MODULE(_core, m) {
   gsplit::python::bind_aggregate(m);
   gsplit::python::bind_ids(m);
   gsplit::python::bind_links(m);
+  gsplit::python::bind_covers(m);
   gsplit::python::bind_ranks(m);
   m.def(
       "shuffle_into_runs",

@@ -51,6 +51,9 @@ void bind_ranks(nanobind::module_& m);
 /// Vertices by ids of the user's own.
 void bind_ids(nanobind::module_& m);
 
+/// What covers all edges between two kinds of vertices.
+void bind_covers(nanobind::module_& m);
+
 /// Which pairs of vertices are edges, and in which order pairs come.
 void bind_links(nanobind::module_& m);
 

@@ -55,8 +55,11 @@ def _sums_exchanged(config: Resolved, described: Described) -> bool | Not:
     """Return whether trainers may send each other sums in the place of rows."""
     if isinstance(splits := _splits(config), Not):
         return splits
+    if config.strategy == "full" and config.algorithm != "1d-sparse":
+        return Not(f"with --algorithm {config.algorithm}; on the whole graph 1d-sparse sends sums")
     if config.sampling not in ("neighbours", "clusters"):
         return Not(f"with --sampling {config.sampling}: sums have no scales")
     if not described.takes_sums:
         return Not(f"on the model {described.name}, which needs the rows of all sources")
-    return config.split_group > 1 or Not("where no rows are exchanged")
+    together = config.gpus if config.strategy == "full" else config.split_group
+    return together > 1 or Not("where no rows are exchanged")

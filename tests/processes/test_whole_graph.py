@@ -7,6 +7,8 @@ import itertools
 import numpy as np
 import pytest
 import torch
+from scipy.sparse import csr_matrix
+from scipy.sparse.csgraph import maximum_bipartite_matching
 from support.gradients import assert_near_step
 from support.graphs import lay_out, random_graph
 from support.models import make_model, names
@@ -16,16 +18,17 @@ from support.whole import LAYERS, DenseBlock, WholeStep, assert_same, buffers, n
 
 from gsplit.engine.objective import mini_batch_loss, objective_of
 from gsplit.engine.whole.plan_table import moved_widths
-from gsplit.full import levels_of
+from gsplit.full import GridPlan, levels_of
+from gsplit.full.covers import covered_rows
 from gsplit.full.volumes import volumes
 from gsplit.train.progress import mini_batch_counts
 
 
-def steps(member, layout, shared, plans, name):
+def steps(member, layout, shared, plans, name, partial_sums=False):
     """Loss and gradients of the first and the second epoch, which keeps the first sum, for each plan."""
     results = []
     for plan in plans:
-        step = WholeStep(member, layout, shared, plan, LAYERS, name)
+        step = WholeStep(member, layout, shared, plan, LAYERS, name, partial_sums=partial_sums)
         results.append([step.gradients()[:2] for _ in range(2)])
     return results
 
@@ -94,11 +97,11 @@ def test_out_degrees_are_those_of_the_whole_graph(folder, name):
         assert_near_step(itertools.chain.from_iterable(of_rank), loss.item(), wanted, rtol=1e-9, atol=1e-11)
 
 
-def sent(member, layout, shared, plans, name):
+def sent(member, layout, shared, plans, name, partial_sums=False):
     """What the first epochs sent, for each plan, and the widths of what moved in them."""
     results = []
     for plan in plans:
-        step = WholeStep(member, layout, shared, plan, LAYERS, name, torch.float32)
+        step = WholeStep(member, layout, shared, plan, LAYERS, name, torch.float32, partial_sums=partial_sums)
         widths = [moved_widths(step.model, epoch) for epoch in range(2)]
         results.append([(mini_batch_counts(step.gradients()[2], 0), epoch) for epoch in widths])
     return results
@@ -119,6 +122,54 @@ def test_what_is_sent_is_what_the_formula_says(folder, name):
                 assert {key: counts[key] for key in wanted} == wanted, (plan, rank)
     assert plans[0].algorithm == "shared"
     assert any(wanted.values())
+
+
+SPARSE = [GridPlan(algorithm="1d-sparse", sizes=(4, 1, 1))]
+
+
+@pytest.mark.cases(3)
+@pytest.mark.parametrize(
+    "name", ["sage", "sage-wide", "sage-projected", "gcn-batch-norm", "gcn-narrow", "weighted-gcn-mean"]
+)
+def test_sums_in_the_place_of_rows_give_the_gradient_of_one_process(folder, name):
+    layout = uneven(folder, weighted=name.startswith("weighted"))
+    results = in_threads(4, steps, layout, buffers(), SPARSE, name, True)
+    assert_same(layout.graph, results, name, LAYERS)
+
+
+@pytest.mark.parametrize("name", ["sage-wide", "gcn-batch-norm"])
+def test_what_is_sent_is_the_fewest_rows_and_sums(folder, name):
+    """As many as SciPy's maximum matching has edges, for every pair of trainers, and fewer than rows alone."""
+    layout = uneven(folder, weighted=False)
+    levels = levels_of(layout.graph, layout.offsets, LAYERS, whole="batch" in name)
+    least = {layer: least_rows(layout.graph, levels, layer) for layer in range(1, LAYERS + 1)}
+    for layer, wanted in least.items():
+        assert (covered_rows(layout.graph, levels, layer) == wanted).all()
+        needed = needed_rows(layout.graph, levels, layer)
+        assert (wanted <= needed).all()
+        assert wanted.sum() < needed.sum()
+    for rank, [epochs] in enumerate(in_threads(4, sent, layout, buffers(), SPARSE, name, True)):
+        for counts, widths in epochs:
+            wanted = volumes(SPARSE[0], levels.sizes, widths, 4, rank, least)
+            assert {key: counts[key] for key in wanted} == wanted, rank
+
+
+def least_rows(graph, levels, layer):
+    """[P, P] edges of a maximum matching between the sources and destinations of each two trainers."""
+    bounds = np.asarray(levels.bounds)
+    destinations = np.repeat(np.arange(graph.num_vertices), np.diff(graph.indptr))
+    sources = np.asarray(graph.indices)
+    owner, from_owner = (np.searchsorted(bounds, ids, side="right") - 1 for ids in (destinations, sources))
+    row = levels.row_N[destinations]
+    there = (row >= 0) & (row < levels.sizes[owner, layer]) & (owner != from_owner)
+    least = np.zeros((len(levels.sizes),) * 2, np.int64)
+    for rank, peer in itertools.product(range(len(least)), repeat=2):
+        these = there & (owner == rank) & (from_owner == peer)
+        pairs = csr_matrix(
+            (np.ones(these.sum()), (sources[these], destinations[these])), shape=(graph.num_vertices,) * 2
+        )
+        least[rank, peer] = (maximum_bipartite_matching(pairs) >= 0).sum()
+    return least
 
 
 def test_levels_are_what_training_vertices_depend_on(folder):

@@ -68,6 +68,7 @@ class WholeStep:
         name="sage",
         dtype=torch.float64,
         trained=None,
+        partial_sums=False,
         **flags,
     ) -> None:
         member = member.on(plan.grid)
@@ -80,7 +81,9 @@ class WholeStep:
         self.model, needs = prepared.prepare(self.user_model)
         config = SimpleNamespace(layers=layers, seed=0, **flags)
         parts = SimpleNamespace(
-            run=SimpleNamespace(config=config, dtype=dtype, exchange_dtype=None, moves_dtype=None),
+            run=SimpleNamespace(
+                config=config, dtype=dtype, exchange_dtype=None, moves_dtype=None, partial_sums=partial_sums
+            ),
             member=member,
             layout=layout,
             model=self.model,

@@ -8,13 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
-from gsplit.data import Layout
+from gsplit.data import GraphArrays, Layout
 from gsplit.engine.evaluation import bounds_of
 from gsplit.engine.level_widths import widths_of
 from gsplit.engine.run import Run
 from gsplit.engine.whole.private_memory import Work
 from gsplit.engine.whole.whole_batch import sums_features
 from gsplit.full import Levels
+from gsplit.full.covers import covered_rows
 from gsplit.full.reading import edge_pieces, owners_of
 from gsplit.full.routes import remote_sources
 from gsplit.nn import GAT, GCN
@@ -25,11 +26,12 @@ KEPT_BY_NORMS = {"none": 0, "layer": 1}
 
 def work_of(run: Run, layout: Layout, levels: Levels, model: nn.Module) -> Work:
     """Return what a run computes, counted on the graph."""
+    counted = covered_rows if run.partial_sums else needed_rows
     return replace(
         numbers_of(run, layout, model),
         sizes=levels.sizes,
         by_owner=edges_by_owner(layout, levels),
-        needed={layer: needed_rows(layout, levels, layer) for layer in range(1, levels.num_layers + 1)},
+        needed={layer: counted(layout.graph, levels, layer) for layer in range(1, levels.num_layers + 1)},
     )
 
 
@@ -99,8 +101,8 @@ def edges_by_owner(layout: Layout, levels: Levels) -> NDArray[np.int64]:
     return counts
 
 
-def needed_rows(layout: Layout, levels: Levels, layer: int) -> NDArray[np.int64]:
+def needed_rows(graph: GraphArrays, levels: Levels, layer: int) -> NDArray[np.int64]:
     """[P, P] rows that each trainer needs of each other."""
     trainers = len(levels.sizes)
-    of_trainers = (remote_sources(layout.graph, levels, layer, rank) for rank in range(trainers))
+    of_trainers = (remote_sources(graph, levels, layer, rank) for rank in range(trainers))
     return np.stack([np.bincount(owners_of(levels.bounds, ids), minlength=trainers) for ids in of_trainers])

@@ -21,6 +21,7 @@ from gsplit.features import LoadCounters
 from gsplit.full import COLUMNS, FEATURES, ROWS, GridPlan
 from gsplit.full.common_link import CommonLink
 from gsplit.full.common_rows import CommonRows
+from gsplit.full.covers import Covered, edges_of_sums
 from gsplit.full.first_sum import FirstBlock, FirstSums
 from gsplit.full.moves import Moves, fresh_counters
 from gsplit.full.operators import CommonOperator, GridOperator, Operator, Sizes
@@ -148,7 +149,6 @@ class WholeBatches:
             if self._plan.algorithm == "1d"
             else remote_sources(self._components.layout.graph, levels, layer, member.rank)
         )
-        route = route_to(others, levels, layer, member) if member.world > 1 else None
         own = self._own.sizes[layer - 1]
         if self._plan.algorithm == "1d":
             everyone = [member.rank, *(rank for rank in range(member.world) if rank != member.rank)]
@@ -157,6 +157,14 @@ class WholeBatches:
             places = places_in_list(self._own.places(layer - 1, [member.rank]), others, own)
         shard = self._read(layer, range(member.rank, member.rank + 1), places)
         self.edges[layer] = len(shard.edges.indices)
+        route, send_weight = None, None
+        takes_sums = self._components.run.partial_sums and member.world > 1
+        if takes_sums:
+            covered = Covered(shard, others, own, levels)
+            shard, (route, send_weight) = covered.left(), covered.route(layer, member)
+            self.edges[layer] = len(shard.edges.indices) + edges_of_sums(route)
+        elif member.world > 1:
+            route = route_to(others, levels, layer, member)
         own_edges = int((shard.edges.indices < own).sum())
         edges = on_device(shard, member.device, self._components.run.dtype)
         out_degrees, loops = self._asked_of_sources(layer, others)
@@ -172,6 +180,9 @@ class WholeBatches:
             whole_out_degrees=out_degrees,
             graph_loops=loops,
             route=route,
+            send_weight=None if send_weight is None else send_weight.to(self._components.run.dtype),
+            sampled_degrees=self._own.in_degrees(layer) if takes_sums else None,
+            drawn_weights=self._own.degrees(layer) if takes_sums and self._components.edges.weights else None,
             sums_all=True,
             comm=None,
         )
