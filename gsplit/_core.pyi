@@ -266,7 +266,7 @@ def multiply(
     out: Tensor,
     finish: tuple[int, float, int] | None = None,
     *,
-    tiles: bool,
+    by: str,
     threads: int = 1,
 ) -> None: ...
 def multiply_backward(
@@ -276,7 +276,7 @@ def multiply_backward(
     finish: tuple[int, float, int] | None = None,
     out: Tensor | None = None,
     *,
-    tiles: bool,
+    by: str,
     threads: int = 1,
 ) -> None: ...
 def instruction_sets() -> list[str]: ...

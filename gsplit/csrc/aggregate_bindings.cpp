@@ -74,9 +74,9 @@ std::optional<Finish> finish_of(const std::optional<FinishValues>& given) {
 }
 
 Products products_named(const std::string& name) {
-  if (name == "tiles") return Products::tiles;
-  if (name == "wide") return Products::wide;
-  throw std::invalid_argument("products are narrow, tiles or wide, not " + name);
+  if (name == "bfloat16") return Products::bfloat16;
+  if (name == "float32") return Products::float32;
+  throw std::invalid_argument("products are narrow, bfloat16 or float32, not " + name);
 }
 
 PickedRows picked(const RowValues& x, const std::optional<Array<int64_t>>& ids) {
@@ -257,21 +257,21 @@ void bind_aggregate(nb::module_& m) {
   m.def(
       "multiply",
       [](const std::vector<TermArrays>& terms, std::optional<Array<float>> bias, OutValues out,
-         std::optional<FinishValues> finish, bool tiles, int threads) {
+         std::optional<FinishValues> finish, const std::string& by, int threads) {
         std::vector<LayerTerm> wanted;
         for (const auto& [x, weight, transposed] : terms)
           wanted.push_back({matrix_of(x), matrix_of(weight), transposed});
         const auto to = matrix_of(out);
         const auto behind = finish_of(finish);
         nb::gil_scoped_release unlocked;
-        multiply(tiles ? Products::tiles : Products::wide, wanted, span_of(bias), behind, to, threads);
+        multiply(products_named(by), wanted, span_of(bias), behind, to, threads);
       },
       nb::arg("terms").noconvert(), nb::arg("bias").noconvert().none(), nb::arg("out").noconvert(),
-      nb::arg("finish").none() = nb::none(), nb::kw_only(), nb::arg("tiles"), nb::arg("threads") = 1);
+      nb::arg("finish").none() = nb::none(), nb::kw_only(), nb::arg("by"), nb::arg("threads") = 1);
   m.def(
       "multiply_backward",
       [](RowValues gradients, const std::vector<BackArrays>& terms, std::optional<Writable<float>> column_sums,
-         std::optional<FinishValues> finish, std::optional<RowValues> out, bool tiles, int threads) {
+         std::optional<FinishValues> finish, std::optional<RowValues> out, const std::string& by, int threads) {
         std::vector<LayerBack> wanted;
         for (const auto& [x, weight, weight_gradients, x_gradients] : terms)
           wanted.push_back({matrix_of(x), matrix_of(weight), matrix_of(weight_gradients),
@@ -281,11 +281,11 @@ void bind_aggregate(nb::module_& m) {
         const auto behind = finish_of(finish);
         nb::gil_scoped_release unlocked;
         const auto sums = column_sums ? span_of(*column_sums) : std::span<float>();
-        multiply_backward(tiles ? Products::tiles : Products::wide, given, behind, finished, wanted, sums, threads);
+        multiply_backward(products_named(by), given, behind, finished, wanted, sums, threads);
       },
       nb::arg("gradients").noconvert(), nb::arg("terms").noconvert(),
       nb::arg("column_sums").noconvert().none() = nb::none(), nb::arg("finish").none() = nb::none(),
-      nb::arg("out").noconvert().none() = nb::none(), nb::kw_only(), nb::arg("tiles"), nb::arg("threads") = 1);
+      nb::arg("out").noconvert().none() = nb::none(), nb::kw_only(), nb::arg("by"), nb::arg("threads") = 1);
   m.def("instruction_sets", &instruction_sets);
   m.def("use_instruction_set", &use_instruction_set, nb::arg("name"));
   m.def(

@@ -37,13 +37,11 @@ bool asked_for_tiles() {
 }
 
 const products::Kernels& kernels_of(Products by) {
-  if (by == Products::wide) return chosen().wide;
-  require(has_tiles(), "this machine has no products in bfloat16");
+  if (by == Products::float32) return chosen().wide;
 #ifdef GSPLIT_TILES
-  return tiles::kernels;
-#else
-  return chosen().wide;
+  if (has_tiles() && has_wide_products()) return tiles::kernels;
 #endif
+  return chosen().widened;
 }
 
 /// Memory at a multiple of a line.
@@ -158,6 +156,7 @@ struct Backward {
     products::Product product{};
     product.terms[0].x = gradients;
     product.num_terms = 1;
+    for (const auto& to : x_gradients) product.outputs = std::max(product.outputs, to.width);
     const Aligned<char> product_room(kernels.product_room(product));
     const Aligned<float> unfinished(finish ? BACKWARD_ROWS * gradients.width : 0);
     for (int64_t first = begin; first < end; first += SUMMED_ROWS) {
@@ -195,7 +194,7 @@ struct Backward {
 };
 
 void check_kind(Products by, bool narrow) {
-  require(by == Products::tiles || !narrow, "products in float32 are of rows in float32");
+  require(by == Products::bfloat16 || !narrow, "products in float32 are of rows in float32");
 }
 
 /// Before threads begin, where nothing may be thrown.
@@ -352,7 +351,9 @@ void project_picked(Products by, const PickedRows& x, const std::vector<NarrowPr
     most = std::max(most, out.rows);
   }
   shared_out(most, rows.width, threads, [&](int64_t, int64_t begin, int64_t end) {
-    const Aligned<char> room(kernels.product_room(products[0]));  // of rows, which all have in common
+    int64_t bytes = 0;
+    for (const auto& product : products) bytes = std::max(bytes, kernels.product_room(product));
+    const Aligned<char> room(bytes);
     for (int64_t row = begin; row < end; row += PICKED_ROWS)
       for (size_t p = 0; p < products.size(); ++p)
         if (const int64_t stop = std::min({end, row + PICKED_ROWS, given[p].out.rows}); row < stop)

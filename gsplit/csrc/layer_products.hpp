@@ -1,6 +1,6 @@
 // What a layer makes of its rows: products by one or two weights, added up, an activation and dropout, in one pass
-// forward, and in one backward. Products are taken in float32, or, by has_tiles, of values rounded to bfloat16, whose
-// sums are float32; elsewhere a library takes those (gsplit.nn.rowwise.products).
+// forward, and in one backward. Products are taken in float32, or of values rounded to bfloat16, whose sums are
+// float32: by tiles where there are any, else by vectors.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@ bool has_tiles();
 /// Whether products in float32 are faster here than a library's.
 bool has_wide_products();
 
-/// How products are taken.
-enum class Products { wide, tiles };
+/// What products are of: values in float32, or values rounded to bfloat16.
+enum class Products { float32, bfloat16 };
 
 /// x * weight^T, or x * weight where that is transposed.
 struct LayerTerm {
@@ -37,7 +37,7 @@ struct Finish {
 
 /// out = finish(bias + the sum of one or two products); a term with fewer rows than out counts 0 in the others. Each
 /// row is computed alike with any number of threads; what is finished is rounded to its type before. Throws
-/// std::invalid_argument for shapes and types that do not fit, and where there are no tiles.
+/// std::invalid_argument for shapes and types that do not fit.
 void multiply(Products by, const std::vector<LayerTerm>& terms, std::span<const float> bias,
               const std::optional<Finish>& finish, const EitherOut& out, int threads);
 
@@ -58,11 +58,11 @@ void multiply_backward(Products by, const EitherRows& gradients, const std::opti
                        const EitherRows& out, const std::vector<LayerBack>& terms, std::span<float> column_sums,
                        int threads);
 
-/// As project_narrow, of any number of outputs; by tiles of rows in bfloat16, or rounded to it. A cache has some rows
-/// for all products of them.
+/// As project_narrow, of any number of outputs; of rows in float32, or in bfloat16 or rounded to it. A cache has some
+/// rows for all products of them.
 void project_picked(Products by, const PickedRows& x, const std::vector<NarrowProduct>& products, int threads);
 
-/// As narrow_gradient, of any number of outputs; by tiles of rows and gradients in bfloat16, or rounded to it.
+/// As narrow_gradient, of any number of outputs, of rows and gradients in float32, or in bfloat16 or rounded to it.
 void picked_gradient(Products by, const PickedRows& x, const std::vector<NarrowGradient>& gradients, int threads);
 
 }  // namespace gsplit

@@ -12,12 +12,8 @@ constexpr int32_t NONE = -1;
 class Matching {
  public:
   Matching(std::span<const int64_t> indptr, std::span<const int32_t> destinations, size_t num_destinations)
-      : indptr_(indptr),
-        destinations_(destinations),
-        of_source_(indptr.size() - 1, NONE),
-        of_destination_(num_destinations, NONE),
-        step_(indptr.size() - 1),
-        next_(indptr.size() - 1) {
+      : indptr_(indptr), destinations_(destinations), of_source_(indptr.size() - 1, NONE),
+        of_destination_(num_destinations, NONE), step_(indptr.size() - 1), next_(indptr.size() - 1) {
     for (int32_t source = 0; source < num_sources(); ++source)  // most of it, in one pass
       for (int64_t e = indptr[source]; e < indptr[source + 1] && of_source_[source] == NONE; ++e)
         if (of_destination_[destinations[e]] == NONE) join(source, destinations[e]);

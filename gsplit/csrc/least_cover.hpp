@@ -13,9 +13,9 @@
 
 namespace gsplit {
 
-/// Finds it. The edges of source s lead to `destinations[indptr[s] .. indptr[s + 1]]`; one may be there several times.
-/// Sets `takes_source` and `takes_destination`, whose sizes are the numbers of vertices, to 1 for those of the cover.
-/// Throws std::invalid_argument for edges outside.
+/// Finds it. The edges of source s lead to `destinations[indptr[s] .. indptr[s + 1]]`; one may be there several
+/// times. Sets `takes_source` and `takes_destination`, whose sizes are the numbers of vertices, to 1 for those of the
+/// cover. Throws std::invalid_argument for edges outside.
 void least_cover(std::span<const int64_t> indptr, std::span<const int32_t> destinations,
                  std::span<uint8_t> takes_source, std::span<uint8_t> takes_destination);
 

@@ -310,6 +310,7 @@ void dot_rows(const RowTask<T>& task, int64_t begin, int64_t end) {
 #include "narrow_products.hpp"
 #include "rank_kernels.hpp"
 #include "wide_products.hpp"
+#include "widened_products.hpp"
 
 }  // namespace
 
@@ -329,6 +330,7 @@ const RowKernels kernels{
     project,
     narrow_gradient,
     {multiply_wide, wide_gradient, no_product_room, gradient_tile_bytes, pack_wide, wide_bytes, WIDE},
+    {multiply_widened, widened_gradient, widened_product_room, widened_gradient_room, pack_widened, wide_bytes, WIDE},
     {score_panel<float>, score_beside<float>, count_scores<float>},
     {score_panel<double>, score_beside<double>, count_scores<double>},
     WIDE,

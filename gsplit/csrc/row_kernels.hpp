@@ -122,7 +122,8 @@ struct RowKernels {
   void (*activate_bf16)(const ActivationTask<BFloat16>&, int64_t begin, int64_t end);
   void (*project)(const NarrowTask&, int64_t begin, int64_t end);
   void (*narrow_gradient)(const NarrowTask&, int64_t begin, int64_t end);
-  products::Kernels wide;  // of products in float32
+  products::Kernels wide;     // of products in float32
+  products::Kernels widened;  // of products of values in bfloat16
   RankKernels<float> rank_f32;
   RankKernels<double> rank_f64;
   int64_t lanes;         // floats of a vector

@@ -61,5 +61,4 @@ def _sums_exchanged(config: Resolved, described: Described) -> bool | Not:
         return Not(f"with --sampling {config.sampling}: sums have no scales")
     if not described.takes_sums:
         return Not(f"on the model {described.name}, which needs the rows of all sources")
-    together = config.gpus if config.strategy == "full" else config.split_group
-    return together > 1 or Not("where no rows are exchanged")
+    return config.split_group > 1 or Not("where no rows are exchanged")

@@ -61,6 +61,17 @@ def test_five_epochs_are_those_of_one_trainer(here, wanted, layouts, tmp_path, p
     assert {record["strategy"] for record in records(run)} == {"full"}
 
 
+def test_sums_in_the_place_of_rows_are_fewer(here, wanted, layouts, tmp_path):
+    losses, _ = by_one_trainer(wanted, layouts, tmp_path, {"model": "sage"})
+    sent = []
+    for exchange in ("rows", "auto"):
+        run, plan = tmp_path / exchange, {"gpus": 4, "algorithm": "1d-sparse", "exchange": exchange}
+        gsplit.train(config=config_for(layouts(4).path, run, **{**EXACT, "epochs": 2}, **plan))
+        assert [record["loss"] for record in records(run)] == pytest.approx(losses[:2], rel=1e-10)
+        sent.append(sum(record["traffic"]["exchange_forward_bytes"] for record in records(run)))
+    assert sent[1] < sent[0]
+
+
 def test_a_run_goes_on_under_another_plan_and_with_other_trainers(here, wanted, layouts, tmp_path, caplog):
     """From sampled mini-batches to the whole graph, too; what was asked for of those is named."""
     losses, logits = by_one_trainer(wanted, layouts, tmp_path, {"model": "sage"})

@@ -70,7 +70,6 @@ class WholeGraph:
             grid=plan.sizes,
             replication=None,
             split_group=config.gpus,
-            exchange="rows",
             cache="none",
             samplers=0,
             slots=None,

@@ -1,12 +1,13 @@
 """Products of rows by weights, outside of autograd.
 
 In float32 by the core where it has vectors of 16 (``csrc/wide_products.hpp``), else by PyTorch; narrow ones of rows
-that are read once by kernels of their own (``csrc/narrow_products.hpp``), or by tiles.
+that are read once by kernels of their own (``csrc/narrow_products.hpp``).
 
-Of rows in bfloat16 or float16 by weights in float32, with sums of products in float32: on the CPU by the tiles of AMX
-where there are any (``csrc/tile_products.hpp``), else in float32 from rows that are widened. On accelerators by
-PyTorch, with weights that are rounded first, as under ``torch.autocast``: a product is rounded before another is
-added to it, and so is the gradient of a weight, but what is asked for in float32 is not.
+Of rows in bfloat16 or float16 by weights in float32, with sums of products in float32: of bfloat16 on the CPU by the
+tiles of AMX where there are any (``csrc/tile_products.hpp``), else by vectors (``csrc/widened_products.hpp``); of
+float16 in float32 from rows that are widened. On accelerators by PyTorch, with weights that are rounded first, as
+under ``torch.autocast``: a product is rounded before another is added to it, and so is the gradient of a weight, but
+what is asked for in float32 is not.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ def multiplied(
         out = first.x.new_empty((len(first.x), outputs), dtype=out_dtype or dtype)
         given = [(whole_rows(x), weight.detach().contiguous(), turned) for x, weight, turned in terms]
         begins = None if bias is None else bias.detach().contiguous()
-        _core.multiply(given, begins, out, finish, tiles=way == "tiles", threads=torch.get_num_threads())
+        _core.multiply(given, begins, out, finish, by=way, threads=torch.get_num_threads())
         return out
     if dtype in SHORT:
         wide = torch.float32 if out_dtype == torch.float32 else _widened(first.x, dtype)
@@ -136,7 +137,7 @@ def multiplied_back(
             for (x, weight, *_), (of_x, of_weight) in zip(terms, found, strict=True)
         ]
         _core.multiply_backward(
-            whole_rows(grad), given, of_bias, finish, out, tiles=way == "tiles", threads=torch.get_num_threads()
+            whole_rows(grad), given, of_bias, finish, out, by=way, threads=torch.get_num_threads()
         )
         return found, of_bias
     if finish is not None and out is not None:
@@ -209,7 +210,7 @@ def weight_gradient(gradients: Tensor, x: Tensor, dtype: torch.dtype) -> Tensor:
     if way := _core_way(x, dtype):
         out = x.new_empty((gradients.shape[1], x.shape[1]), dtype=torch.float32)
         terms = [(whole_rows(x), None, out, None)]
-        _core.multiply_backward(whole_rows(gradients), terms, tiles=way == "tiles", threads=torch.get_num_threads())
+        _core.multiply_backward(whole_rows(gradients), terms, by=way, threads=torch.get_num_threads())
         return out
     rows = x[: len(gradients)]
     if dtype not in SHORT:
@@ -227,7 +228,7 @@ def are_narrow(x: Tensor | StoredRows, dtype: torch.dtype, *outputs: int) -> boo
         dtype: of the products.
         outputs: of the matrices.
     """
-    if x.dtype != torch.float32 and not _by_tiles(x, dtype):
+    if x.dtype != torch.float32 and not _are_short(x, dtype):
         return False
     if isinstance(x, Tensor) and (not in_core(x) or x.stride(1) != 1):
         return False
@@ -237,11 +238,11 @@ def are_narrow(x: Tensor | StoredRows, dtype: torch.dtype, *outputs: int) -> boo
 def _once(x: Tensor | StoredRows, dtype: torch.dtype, *outputs: int) -> str | None:
     """How the core takes one or two products of rows, reading each once for all of them; None: it does not."""
     stored = isinstance(x, StoredRows)
-    if stored and _by_tiles(x, dtype):
-        return "tiles"
+    if stored and _are_short(x, dtype):
+        return "bfloat16"
     if are_narrow(x, dtype, *outputs) and (stored or dtype not in SHORT):
         return "narrow"
-    return "wide" if stored and x.dtype == dtype == torch.float32 and _core.has_wide_products() else None
+    return "float32" if stored and x.dtype == dtype == torch.float32 and _core.has_wide_products() else None
 
 
 def multiplies_stored(outputs: int, width: int) -> bool:
@@ -254,10 +255,9 @@ def multiplies_stored(outputs: int, width: int) -> bool:
     return bool(_core.narrow_fits(outputs, width) or _core.has_wide_products())
 
 
-def _by_tiles(x: Tensor | StoredRows, dtype: torch.dtype) -> bool:
-    """Whether narrow products of rows that are read where they lie are taken by tiles."""
-    short = dtype == torch.bfloat16 and x.dtype in (torch.bfloat16, torch.float32)
-    return short and isinstance(x, StoredRows) and bool(_core.has_tiles())
+def _are_short(x: Tensor | StoredRows, dtype: torch.dtype) -> bool:
+    """Whether the core takes products in bfloat16 of rows that are read where they lie."""
+    return dtype == torch.bfloat16 and x.dtype in (torch.bfloat16, torch.float32) and isinstance(x, StoredRows)
 
 
 def _are_like(x: Tensor | StoredRows, *weights: Tensor) -> bool:
@@ -286,12 +286,12 @@ def without_autocast(device: torch.device) -> AbstractContextManager[Any]:
 
 
 def _core_way(x: Tensor, dtype: torch.dtype, *weights: Tensor) -> str | None:
-    """How the core takes products of rows in a type by weights: by ``tiles``, or ``wide``; None: a library does."""
+    """The type that the core takes products of rows by weights in; None: a library does."""
     if not in_core(x) or any(weight.dtype != torch.float32 for weight in weights):
         return None
     if dtype == torch.bfloat16 and x.dtype in (torch.bfloat16, torch.float32):
-        return "tiles" if _core.has_tiles() else None
-    return "wide" if x.dtype == dtype == torch.float32 and _core.has_wide_products() else None
+        return "bfloat16"
+    return "float32" if x.dtype == dtype == torch.float32 and _core.has_wide_products() else None
 
 
 def _room_like(x: Tensor) -> Tensor:

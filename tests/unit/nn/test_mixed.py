@@ -1,4 +1,4 @@
-"""Products of rows in bfloat16, by tiles where the machine has them and by widened rows, held against float64."""
+"""Products of rows in bfloat16, by tiles where the machine has them and by every kind of vectors, beside float64."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from support.kernels import instructions
 from torch import nn
 from torch.nn import functional as F
 
@@ -32,11 +33,11 @@ def neighbours(indptr, indices, sources):
 TILES = _core.has_tiles()
 
 
-@pytest.fixture(params=["tiles", "widened"] if TILES else ["widened"])
-def way(request, monkeypatch):
-    """How products are taken, of the ways that this machine has."""
-    monkeypatch.setattr(_core, "has_tiles", lambda: request.param == "tiles")
-    return request.param
+@pytest.fixture(params=_core.instruction_sets())
+def core(request):
+    """The core by each kind of vectors that this machine has; beside the widest there may be tiles."""
+    with instructions(request.param) as core:
+        yield core
 
 
 def test_the_core_has_tiles_where_the_processor_has():
@@ -45,38 +46,37 @@ def test_the_core_has_tiles_where_the_processor_has():
     assert ({"amx_tile", "amx_bf16"} <= set(flags)) == TILES
 
 
-def exact(x, weight, way):
-    """The product in float64 of what is multiplied: rounded values by tiles, weights as they are by widened rows."""
-    weight = weight.to(HALF) if way == "tiles" else weight
-    return x.to(HALF).double() @ weight.double().t()
+def exact(x, weight):
+    """The product in float64 of the rounded values that are multiplied."""
+    return x.to(HALF).double() @ weight.to(HALF).double().t()
 
 
 @pytest.mark.parametrize("n", [0, 1, 31, 32, 33, 100])
 @pytest.mark.parametrize(("width", "outputs"), [(1, 1), (5, 17), (32, 16), (33, 47), (100, 128), (128, 40)])
 @pytest.mark.parametrize("kind", [HALF, FLOAT])
-def test_products(way, n, width, outputs, kind):
+def test_products(core, n, width, outputs, kind):
     x, weight, bias = torch.randn(n, width).to(kind), torch.randn(outputs, width), torch.randn(outputs)
-    wanted = exact(x, weight, way) + bias
+    wanted = exact(x, weight) + bias
     for out_dtype, bound in ((HALF, ROUNDED), (FLOAT, 1e-5)):
-        out = multiplied([Term(x.to(HALF) if way == "widened" else x, weight)], bias, HALF, out_dtype)
+        out = multiplied([Term(x, weight)], bias, HALF, out_dtype)
         assert out.dtype == out_dtype
         torch.testing.assert_close(out.double(), wanted, rtol=bound, atol=1e-5 * width**0.5)
     turned = multiplied([Term(x.to(HALF), weight.t().contiguous(), turned=True)], bias, HALF, FLOAT)
     torch.testing.assert_close(turned.double(), wanted, rtol=1e-5, atol=1e-5 * width**0.5)
 
 
-def test_two_products_of_which_one_has_fewer_rows(way):
+def test_two_products_of_which_one_has_fewer_rows(core):
     one, other = torch.randn(70, 100).to(HALF), torch.randn(41, 33).to(HALF)
     weights = torch.randn(47, 100), torch.randn(47, 33)
-    wanted = exact(one, weights[0], way)
-    wanted[:41] += exact(other, weights[1], way)
+    wanted = exact(one, weights[0])
+    wanted[:41] += exact(other, weights[1])
     out = multiplied([Term(one, weights[0]), Term(other, weights[1])], None, HALF, FLOAT)
     torch.testing.assert_close(out.double(), wanted, rtol=1e-5, atol=1e-4)
 
 
 @pytest.mark.parametrize("n", [1, 32, 33, 600, 5000])
 @pytest.mark.parametrize(("width", "outputs"), [(1, 1), (16, 17), (33, 47), (100, 128)])
-def test_gradients_of_weights_and_biases(way, n, width, outputs):
+def test_gradients_of_weights_and_biases(core, n, width, outputs):
     x, grad = torch.randn(n + 7, width).to(HALF), torch.randn(n, outputs).to(HALF)
     terms = [Back(x[:n], torch.ones(outputs, width), of_x=False, of_weight=True)]
     [(none, of_weight)], of_bias = multiplied_back(grad, terms, bias=True)
@@ -85,10 +85,9 @@ def test_gradients_of_weights_and_biases(way, n, width, outputs):
     torch.testing.assert_close(of_weight.double(), grad.double().t() @ x[:n].double(), rtol=1e-5, atol=1e-5 * n**0.5)
     torch.testing.assert_close(of_bias.double(), grad.double().sum(dim=0), rtol=1e-5, atol=1e-5 * n**0.5)
     assert torch.equal(weight_gradient(grad, x, HALF), of_weight)
-    del way
 
 
-def test_rows_where_they_lie(way):
+def test_rows_where_they_lie(core):
     """Rows of a table in float32 are multiplied as they are, and rounded once: near what a copy in bfloat16 gives."""
     table = np.random.default_rng(0).standard_normal((90, 40), np.float32)
     stored = StoredRows(table=table, ids=np.random.default_rng(1).integers(0, 90, 61))
@@ -104,11 +103,8 @@ def test_rows_where_they_lie(way):
 @pytest.mark.parametrize("n", [1, 31, 96, 97, 2500])
 @pytest.mark.parametrize("kept", [FLOAT, HALF], ids=str)
 @pytest.mark.parametrize("threads", [1, 2])
-def test_tiles_read_rows_where_they_lie_as_they_read_copies(way, n, kept, threads):
-    """All bits, of results and of what weights get, whatever type the table has; threads cut rows as they please.
-
-    Without tiles a table in float32 is multiplied as it is, and only near what a copy in bfloat16 gives.
-    """
+def test_rows_are_read_where_they_lie_as_copies_are(core, n, kept, threads):
+    """All bits, of results and of what weights get, whatever type the table has; threads cut rows as they please."""
     table, ids = torch.randn(300, 100).to(kept), torch.randint(0, 300, (n,)).numpy()
     stored = StoredRows(table=table if kept == HALF else table.numpy(), ids=ids)
     first, every, num_first = nn.Linear(100, 16), nn.Linear(100, 65, bias=False), n // 2 + 1
@@ -123,22 +119,17 @@ def test_tiles_read_rows_where_they_lie_as_they_read_copies(way, n, kept, thread
     bound = 0 if threads == 1 else 1e-4
     for one, other in zip(*found, strict=True):
         assert one.dtype == other.dtype
-        if way == "widened" and kept == FLOAT:
-            close(one, other)
-        else:
-            torch.testing.assert_close(one, other, rtol=bound, atol=bound)
+        torch.testing.assert_close(one, other, rtol=bound, atol=bound)
 
 
-def test_rows_have_the_same_bits_with_any_number_of_threads(way):
+def test_rows_have_the_same_bits_with_any_number_of_threads(core):
     x, weight, found = torch.randn(3000, 100).to(HALF), torch.randn(128, 100), []
     for threads in (1, 2, 3):
         torch.set_num_threads(threads)
         found.append(multiplied([Term(x, weight)], None, HALF, FLOAT))
     torch.set_num_threads(1)
-    if way == "tiles":  # a library's threads may add in another order
-        assert torch.equal(found[0], found[1])
-        assert torch.equal(found[0], found[2])
-    torch.testing.assert_close(found[0], found[2], rtol=1e-5, atol=1e-4)
+    assert torch.equal(found[0], found[1])
+    assert torch.equal(found[0], found[2])
 
 
 @pytest.mark.parametrize(
@@ -151,8 +142,8 @@ def test_rows_have_the_same_bits_with_any_number_of_threads(way):
     ],
 )
 def test_products_that_do_not_fit_are_refused(terms, bias, says):
-    with pytest.raises(ValueError, match=says if TILES else "no products in bfloat16"):
-        _core.multiply(terms, bias, torch.empty(4, 3), tiles=True)
+    with pytest.raises(ValueError, match=says):
+        _core.multiply(terms, bias, torch.empty(4, 3), by="bfloat16")
 
 
 @pytest.mark.parametrize(
@@ -165,8 +156,8 @@ def test_products_that_do_not_fit_are_refused(terms, bias, says):
 )
 def test_gradients_that_do_not_fit_are_refused(rows, shape, sums, says):
     x = torch.ones(4, 8)
-    with pytest.raises(ValueError, match=says if TILES else "no products in bfloat16"):
-        _core.multiply_backward(x, [(x[:rows], None, torch.empty(shape), None)], torch.empty(sums), tiles=True)
+    with pytest.raises(ValueError, match=says):
+        _core.multiply_backward(x, [(x[:rows], None, torch.empty(shape), None)], torch.empty(sums), by="bfloat16")
 
 
 def close(ours, theirs):
@@ -174,7 +165,7 @@ def close(ours, theirs):
     assert (ours.double() - theirs.double()).norm() <= 1e-2 * theirs.double().norm()
 
 
-@pytest.mark.usefixtures("way")
+@pytest.mark.usefixtures("core")
 @pytest.mark.parametrize("bias", [True, False])
 def test_maps_under_autocast_have_the_gradients_of_float32(bias):
     own, means = (torch.randn(60, 40, requires_grad=True) for _ in range(2))
@@ -242,7 +233,7 @@ def test_a_mean_of_many_float16_is_within_its_reach():
     assert torch.equal(out, x)
 
 
-@pytest.mark.usefixtures("way")
+@pytest.mark.usefixtures("core")
 def test_float16_of_rows_that_a_first_layer_narrows():
     table = np.random.default_rng(0).standard_normal((90, 64), np.float32)
     stored = StoredRows(table=table, ids=np.arange(80))
