@@ -143,7 +143,7 @@ class PartitionConfig(Checked):
     imbalance: Annotated[float, Accepted(_check_imbalance), Only(balanced_cut=True)] = 0.03
     """metis, kaminpar and streaming: how much more than the mean a part may hold of what is balanced. More room finds
     smaller cuts."""
-    even_types: Annotated[float, Range(1), Only(several_types=True)] = 1.2
+    even_types: Annotated[float, Range(1, 1_000_000), Only(several_types=True)] = 1.2
     """Where vertices have several types: bound of the vertices of a type in a part, over their mean. Those that lose
     least move from parts that have more. Types of fewer than 100 vertices a part are left as they are."""
     cuts: Annotated[int, Range(0, MAX_CUTS), Only(several_cuts=True)] = 0

@@ -81,6 +81,12 @@ class TypedLayout(Layout):
     """An open layout of several types, each with layout ids 0 .. N_t - 1 of its own.
 
     What only a layout of one type has, such as ``offsets``, raises :class:`~gsplit.errors.InputError`.
+
+    Examples:
+        >>> writes = {("author", "writes", "paper"): [[0, 1, 1, 0], [0, 0, 1, 2]]}
+        >>> papers = gsplit.from_arrays({"paper": np.eye(4), "author": 2}, writes, labels={"paper": [0, 1, 0, 1]})
+        >>> gsplit.partition(papers, parts=2).offsets_by_type
+        (array([0, 2, 4]), array([0, 1, 2]))
     """
 
     graph: TypedGraph

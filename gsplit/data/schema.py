@@ -20,7 +20,12 @@ MOST_RELATIONS = 65_535
 
 @dataclass(frozen=True)
 class VertexType:
-    """A type of vertices: its name, and how many there are."""
+    """A type of vertices: its name, and how many there are.
+
+    Examples:
+        >>> gsplit.data.VertexType("paper", 3).name
+        'paper'
+    """
 
     name: str
     num_vertices: int

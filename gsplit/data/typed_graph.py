@@ -45,6 +45,12 @@ class TypedGraph(GraphArrays):
     """A graph of several types. Labels and vertex sets are of the type ``target``, in its ids.
 
     What only a graph of one type has, such as ``indptr``, raises :class:`~gsplit.errors.InputError`.
+
+    Examples:
+        >>> writes = {("author", "writes", "paper"): [[0, 1, 1], [0, 0, 1]]}
+        >>> graph = gsplit.from_arrays({"paper": np.eye(2), "author": 2}, writes, labels={"paper": [0, 1]}).graph
+        >>> [each.name for each in graph.schema.types], graph.adjacencies[0].indices
+        (['paper', 'author'], array([0, 1, 1], dtype=int32))
     """
 
     schema: Schema

@@ -102,10 +102,6 @@ def from_arrays(
         >>> store = gsplit.from_arrays(cycle, x=np.eye(4), y=[0, 1, 0, 1], train=[0, 1], test=[3])
         >>> store.graph.num_vertices, store.graph.num_edges, store.graph.num_classes
         (4, 4, 2)
-        >>> writes = {("author", "writes", "paper"): [[0, 1, 1], [0, 0, 1]]}
-        >>> papers = gsplit.from_arrays({"paper": np.eye(2), "author": 2}, writes, labels={"paper": [0, 1]})
-        >>> [each.name for each in papers.graph.schema.types]
-        ['paper', 'author']
         >>> import pandas as pd
         >>> sales = pd.DataFrame({"src": ["Ann", "Bob"], "dst": ["Bag", "Bag"]})
         >>> gsplit.from_arrays(sales, ids="any").graph.num_vertices
