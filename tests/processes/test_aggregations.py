@@ -35,6 +35,7 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("differential")
 
 
+@pytest.mark.cases(6)
 @pytest.mark.parametrize("names", GROUPS, ids="; ".join)
 def test_every_aggregation_of_own_neighbours_is_that_of_one_process(pool, folder, names):
     batch_norm = any("batch norm" in name for name in names)

@@ -66,7 +66,7 @@ def learned(layout, run, **flags):
     return checkpoint.load_state(run, checkpoint.MODEL), *zip(*epochs, strict=True)
 
 
-@pytest.mark.cases(12)
+@pytest.mark.cases(7)
 @pytest.mark.parametrize(("model", "rule", "laid_out"), ALL)
 def test_weights_are_those_of_one_trainer_a_group(here, wanted, weighted_layouts, tmp_path, model, rule, laid_out):
     groups, grid = laid_out

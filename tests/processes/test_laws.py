@@ -61,7 +61,7 @@ def cases(*worlds):
     return [pytest.param(world, *named.values, marks=named.marks) for world, name in pairs for named in names([name])]
 
 
-@pytest.mark.cases(36)
+@pytest.mark.cases(26)
 @pytest.mark.parametrize(("world", "name"), cases(2, 3, 4))
 def test_law_2_same_loss_and_gradient_as_one_process(pool, layouts, weighted_layouts, world, name):
     of = weighted_layouts if name in WEIGHTED else layouts
@@ -228,7 +228,7 @@ def slope_two_ways(member, path, targets, name):
     return ((ahead - behind) / (2 * DIFFERENCE) * y).sum().item(), (v * step.x.grad).sum().item()
 
 
-@pytest.mark.cases(36)
+@pytest.mark.cases(24)
 @pytest.mark.parametrize(("world", "name"), cases(1, 2, 3, 4))
 def test_law_4_backward_of_every_model_is_the_adjoint_of_its_forward(pool, layouts, weighted_layouts, world, name):
     layout = (weighted_layouts if name in WEIGHTED else layouts)(world)

@@ -255,7 +255,7 @@ def test_an_exception_in_a_callback_ends_the_run(layout, tmp_path):
     [
         pytest.param(TensorBoard, of_tensorboard, id="TensorBoard"),
         pytest.param(MLflow, of_mlflow, id="MLflow", marks=pytest.mark.slow),
-        pytest.param(WandB, of_wandb, id="WandB"),
+        pytest.param(WandB, of_wandb, id="WandB", marks=pytest.mark.slow),
     ],
 )
 @pytest.mark.filterwarnings("ignore:.*noload")  # of MLflow's own

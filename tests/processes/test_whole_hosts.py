@@ -78,6 +78,7 @@ def give_the_gradient(pool, layout, name, hosts, world):
         assert between == everything if far else between <= everything, plan
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("model", ["gcn", "gat"])
 def test_a_dry_run_shows_what_goes_between_hosts(layouts, tmp_path, model):
     """Of the host that sends most: with one trainer on each all that is sent, and within a host nothing."""

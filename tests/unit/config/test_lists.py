@@ -33,7 +33,7 @@ from gsplit.report.__main__ import PageConfig
 
 COMMANDS = (TrainConfig, DoctorConfig, PredictConfig, PartitionConfig, ReportConfig, PageConfig)
 ALL = (*COMMANDS, BuildOptions, Keys, IdOptions, TextRules, VertexFiles, LinkFiles)
-SAMPLES = (1, 0, 5, 0.5, 1.5, 10, 2, "1KiB", "50%", "1,2.5,1", "accuracy,ap", "mse", "metis", "age:number,name:category")
+SAMPLES = (1, 0, 5, 0.5, 1.5, 2, "1KiB", "50%", "1,2.5,1", "accuracy,ap", "mse", "metis", "age:number,name:category")
 """Each field takes one of these, given alone or as a list."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import pytest
 
 from experiments.micro import importing_ids
 from gsplit.data.api import import_graph
@@ -24,6 +25,7 @@ def test_both_edge_lists_are_one_graph(tmp_path, monkeypatch):
     assert [vertices[source] for source in ours.indices] == [theirs.indices[theirs.indptr[v]] for v in vertices]
 
 
+@pytest.mark.slow
 def test_pairs_are_measured_and_nothing_is_left(tmp_path, capsys):
     work = tmp_path / "work"
     importing_ids.command(["--vertices", "200", "--pairs", "1", "--work", str(work), "--json", f"{tmp_path}/i.json"])

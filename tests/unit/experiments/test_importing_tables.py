@@ -23,6 +23,7 @@ def test_tables_are_read_as_they_were_written(tmp_path, monkeypatch, table, widt
     assert filled == pytest.approx(200 * 20 * importing_tables.GAPS, rel=0.5)
 
 
+@pytest.mark.slow
 def test_imports_are_measured_beside_another_python_and_nothing_is_left(tmp_path, capsys):
     flags = ["--rows", "200", "--pairs", "1", "--tables", "numbers", "--beside", sys.executable]
     work = tmp_path / "work"

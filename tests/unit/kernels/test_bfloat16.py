@@ -24,6 +24,7 @@ def same_but_for_rounding(ours, wide):
     assert (ours != nearest).float().mean() < 0.01
 
 
+@pytest.mark.cases(80)
 @pytest.mark.parametrize("width", [1, 3, 4, 7, 8, 9, 16, 17, 47, 100, 128, 129, 257, 600])
 @pytest.mark.parametrize("wide_out", [False, True])
 @pytest.mark.parametrize("start", [None, torch.bfloat16, torch.float32])

@@ -44,7 +44,7 @@ def test_activation_and_dropout(core, activation, drop, dtype):
     torch.testing.assert_close(backward(gradient), x.grad, **TOLERANCE[dtype])
 
 
-@pytest.mark.cases(24)
+@pytest.mark.cases(14)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("drop", [0.0, 0.3])
 @pytest.mark.parametrize("activation", [0, 1])
@@ -117,6 +117,7 @@ MORE_SIZES = [(5, 7, 40), (700, 70, 65), (97, 1, 3)]
 """Such that none of those take."""
 
 
+@pytest.mark.cases(60)
 @pytest.mark.parametrize("picked", [True, False])
 @pytest.mark.parametrize("firsts", [(1.0,), (0.4, 1.0), (1.0, 0.0)])
 @pytest.mark.parametrize(
