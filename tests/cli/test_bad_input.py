@@ -248,7 +248,7 @@ def edit(**changes):
         ("store/features.npy", cut, PARTITION, "features.npy"),
         ("store/labels.npy", lambda f: f.unlink(), PARTITION, "labels.npy"),
         ("store/features.npy", flip, ("data", "info", "store", "--verify"), "features.npy, SHA-256"),
-        ("store/graph.json", edit(version=3), PARTITION, "graph.json, 3, gsplit-graph, 1, 2"),
+        ("store/graph.json", edit(version=9), PARTITION, "graph.json, 9, gsplit-graph, 1, 2"),
         ("layout/features.npy", cut, TRAIN, "features.npy"),
         ("layout/permutation.npy", cut, TRAIN, "permutation.npy"),
         ("layout/layout.json", cut, TRAIN, "layout.json"),

@@ -12,7 +12,7 @@ from gsplit.data import GraphArrays, Layout
 from gsplit.engine.evaluation import bounds_of
 from gsplit.engine.level_widths import widths_of
 from gsplit.engine.run import Run
-from gsplit.engine.whole.private_memory import Work
+from gsplit.engine.whole.private_memory import Work, process_bytes
 from gsplit.engine.whole.whole_batch import sums_features
 from gsplit.full import Levels
 from gsplit.full.covers import covered_rows
@@ -45,6 +45,7 @@ def numbers_of(run: Run, layout: Layout, model: nn.Module) -> Work:
         sizes=np.zeros((run.trainers, config.layers + 1), np.int64),
         by_owner=np.zeros((config.layers, run.trainers, run.trainers), np.int64),
         needed={},
+        process_bytes=process_bytes(),
         own_vertices=np.diff(bounds),
         own_edges=np.diff(graph.indptr[bounds]),
         widths=tuple(widths_of(model, config.train_features or graph.num_features, config.layers)),

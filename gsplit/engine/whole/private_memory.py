@@ -53,6 +53,8 @@ class Work:
     """[L, P, P] edges of each layer, by the owners of destination and source."""
     needed: Mapping[int, NDArray[np.int64]]
     """Rows that each trainer needs of each other, [P, P] by layer."""
+    process_bytes: int
+    """What a trainer has before it has anything of the graph (:func:`process_bytes`)."""
     own_vertices: NDArray[np.int64]
     """[P] vertices of each trainer, in levels or not."""
     own_edges: NDArray[np.int64]
@@ -134,7 +136,7 @@ class Work:
 
 
 def process_bytes() -> int:
-    """Return what a trainer has before it has anything of the graph."""
+    """Return what a trainer has before it has anything of the graph. The kernel looks at each of its pages for that."""
     return min(private_bytes(), MOST_PROCESS_BYTES) + LIBRARY_BYTES
 
 
@@ -146,7 +148,7 @@ def private_peak(plan: GridPlan, work: Work, rank: int) -> int:
     step = beside + step_bytes(plan, work, rank)
     evaluation = beside + evaluation_bytes(work, rank)
     most = max(first, UNUSED * step, UNUSED * evaluation)
-    return int(process_bytes() + stays_bytes(plan, work, rank) + most)
+    return int(work.process_bytes + stays_bytes(plan, work, rank) + most)
 
 
 def stays_bytes(plan: GridPlan, work: Work, rank: int) -> int:

@@ -16,7 +16,7 @@ from gsplit.data.graph import row_ranges
 from gsplit.engine.evaluation import bounds_of
 from gsplit.engine.run import Run
 from gsplit.engine.whole.device_memory import ON_DEVICES, evaluation_on_device
-from gsplit.engine.whole.private_memory import COPIES_OF_PARAMETERS, UNUSED, Work, evaluation_bytes, process_bytes
+from gsplit.engine.whole.private_memory import COPIES_OF_PARAMETERS, UNUSED, Work, evaluation_bytes
 from gsplit.full import GridPlan
 from gsplit.full.plans import grids_of
 from gsplit.full.reading import PIECE_EDGES
@@ -177,7 +177,7 @@ def _private_peak(work: Work, turns: Turns, planes: Planes, edges: int, *, doubl
             most = max(most, 5 * (before + after) * into + 4 * after * out)  # backward adds up both
         step += after * out
     steps, evaluation = kept + step + most, kept + evaluation_bytes(work, planes.rank)
-    return int(process_bytes() + stays + max(first, TURNED_UNUSED * steps, UNUSED * evaluation))
+    return int(work.process_bytes + stays + max(first, TURNED_UNUSED * steps, UNUSED * evaluation))
 
 
 def _device_peak(work: Work, turns: Turns, planes: Planes, edges: int, *, double: bool) -> int:
