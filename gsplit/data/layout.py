@@ -19,6 +19,7 @@ from gsplit.data.description import open_array, read_description, verify_checksu
 from gsplit.data.ids.kept_ids import verify_ids
 from gsplit.data.memory.opened import OpenFolder
 from gsplit.data.memory.temporary import temporary_of
+from gsplit.data.schema import Schema
 from gsplit.data.typed_graph import TypedGraph, check_any_graph, open_graph
 from gsplit.errors import InputError
 
@@ -179,7 +180,7 @@ def open_layout(
         ascending = each.ndim == 1 and len(each) >= 2 and bool((np.diff(each) >= 0).all())
         if not ascending or each[0] != 0 or each[-1] != n:
             raise InputError(f"{path / FILE} is damaged: offsets must ascend from 0 to {n}")
-    if not _is_quality(quality, len(offsets[0]) - 1):
+    if not _is_quality(quality, len(offsets[0]) - 1) or (several and not _is_of_all(quality, graph.schema)):
         raise InputError(f"{path / FILE} is damaged where it says how good the partition is")
     if not _is_presample(description.get("presample")):
         raise InputError(f"{path / FILE} is damaged where it says what was presampled")
@@ -236,6 +237,17 @@ def _is_quality(quality: object, parts: int) -> bool:
     if any(not isinstance(value, list) or len(value) != parts for value in counts):
         return False
     return all(isinstance(number, (int, float)) for number in (*numbers, *(x for value in counts for x in value)))
+
+
+def _is_of_all(quality: dict[str, Any], schema: Schema) -> bool:
+    """Return whether there are numbers of every type and every relation."""
+    by_type, by_relation = quality.get("types", {}), quality.get("relations", {})
+    return (
+        by_type.keys() == {each.name for each in schema.types}
+        and by_relation.keys() == set(map(str, schema.relations))
+        and all(of.keys() >= {"balance_vertices", "vertices_per_part"} for of in by_type.values())
+        and all(of.keys() >= {"edge_cut", "local_edges"} for of in by_relation.values())
+    )
 
 
 def _is_presample(presample: object) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from gsplit.config.fields import flag_of
-from gsplit.data.adjacency import write_adjacency
+from gsplit.data.adjacency import check_num_vertices, write_adjacency
 from gsplit.data.build import check_features, check_split, edges_by_rule, fill_store, labelled_of, report, shown_by
 from gsplit.data.build_options import BuildOptions
 from gsplit.data.cleaning import Cleaning
@@ -76,6 +76,7 @@ def _filled(writer: FolderWriter, source: TypedSource, options: BuildOptions) ->
             "to aggregate; give --reverse, or relations into it"
         )
     for number, (vertices, each) in enumerate(zip(source.types.values(), schema.types, strict=True)):
+        check_num_vertices(each.num_vertices, f"{source.where}: type {each.name}")
         check_features(vertices, each.num_vertices)
         if vertices.features is not None:
             write_features(

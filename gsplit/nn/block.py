@@ -174,9 +174,9 @@ class Block(Neighbourhood):
         Raises:
             ValueError: where sums are sent, as :meth:`exchange` does.
         """
+        self._check_rows_alone()
         if self.whole_out_degrees is not None:
             return self.whole_out_degrees()[: self.num_sources]
-        self._check_rows_alone()
         counts = torch.bincount(self.indices, minlength=self.num_sources)
         if self.route is None or self.comm is None:
             return counts

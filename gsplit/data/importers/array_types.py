@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from numbers import Integral
 from typing import Any
 
 from gsplit.data.graph import VERTEX_SETS
@@ -40,7 +41,7 @@ def typed_arrays_source(
     """
     _check_names(types, relations, where)
     by_type: dict[str, Mapping[str, Any]] = {"labels": _by_type(labels, "labels", types, where)}
-    target = next(iter(by_type["labels"]), None)
+    target = next((of for of, each in by_type["labels"].items() if each is not None), None)
     for key in VERTEX_SETS:
         value = vertex_sets.get(key)
         whose = value if value is None or isinstance(value, Mapping) or target is None else {target: value}
@@ -53,10 +54,10 @@ def typed_arrays_source(
         where=where,
         types={
             of: in_memory.vertices_of(
-                None if isinstance(each, int) else each,
+                None if isinstance(each, Integral) else each,
                 by_type["labels"].get(of),
                 vertex_sets={key: by_type[key].get(of) for key in VERTEX_SETS},
-                num_vertices=each if isinstance(each, int) else None,
+                num_vertices=int(each) if isinstance(each, Integral) else None,
                 num_classes=num_classes if of == target else None,
                 name=name,
                 where=f"{where}: type {of}",
@@ -80,8 +81,10 @@ def _check_names(types: Mapping[str, Any], relations: Any, where: str) -> None:
             raise InputError(f"{where}: a type is called by a text, such as 'paper', not {name!r}")
         if each is None or isinstance(each, bool):
             raise InputError(f"{where}: type {name}: give its features, or the number of its vertices, not {each!r}")
-        if isinstance(each, int) and each < 0:
-            raise InputError(f"{where}: type {name}: the number of vertices is {each}")
+        if isinstance(each, Integral) and each < 1:
+            raise InputError(
+                f"{where}: type {name}: the number of vertices is {each}; a type without any has features of 0 rows"
+            )
     if not isinstance(relations, Mapping):
         raise InputError(
             f"{where}: edges of several types are by relation, such as {{('author', 'writes', 'paper'): edge_index}}"

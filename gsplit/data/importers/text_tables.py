@@ -289,7 +289,7 @@ def whole_rows(file: IO[bytes], form: TextFormat, at_once: int, *, are_odd: bool
         RowTooLongError: for a row of over ``MOST_BYTES``.
     """
     text = b""
-    while block := file.read(max(at_once, len(text))):
+    while block := file.read(max(at_once, min(len(text), MOST_BYTES + 1 - len(text)))):
         text += block
         end = end_of_rows(text, form, are_odd=are_odd)
         if end:
@@ -308,7 +308,7 @@ def end_of_rows(text: bytes, form: TextFormat, *, are_odd: bool) -> int:
         return text.rfind(LINE_END) + 1
     if are_odd:  # quotes count where they begin a field
         begin = rb"(?:(?<=[\r\n])|(?<=%b)|\A)" % re.escape(form.delimiter.encode())
-        quoted = re.compile(begin + rb"%b(?:[^%b]|%b%b)*(?:%b|\Z)" % ((quote,) * 5))
+        quoted = re.compile(begin + rb"%b[^%b]*(?:%b%b[^%b]*)*(?:%b|\Z)" % ((quote,) * 6))
         return quoted.sub(lambda found: b" " * len(found[0]), text).rfind(LINE_END) + 1
     end, is_inside = len(text), text.count(quote) % 2
     while (at := text.rfind(LINE_END, 0, end)) >= 0:

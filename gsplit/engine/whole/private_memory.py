@@ -136,7 +136,7 @@ class Work:
 
 
 def process_bytes() -> int:
-    """Return what a trainer has before it has anything of the graph. The kernel looks at each of its pages for that."""
+    """Return what a trainer has before it has anything of the graph. The kernel looks at each page for that."""
     return min(private_bytes(), MOST_PROCESS_BYTES) + LIBRARY_BYTES
 
 

@@ -136,6 +136,13 @@ def test_a_store_gives_back_what_was_written(seed, tmp_path):
     assert_equal_typed_graphs(open_store(tmp_path / "store", verify=True, typed=True).graph, graph)
 
 
+def test_a_number_of_vertices_may_be_numpy_s_and_labels_may_be_none():
+    relations, labels = {("b", "to", "a"): [[0, 1], [0, 1]]}, {"b": None, "a": [0, 1]}
+    graph = gsplit.from_arrays({"a": np.eye(2), "b": np.int64(2)}, relations, labels=labels, train=[0]).graph
+    assert [each.num_vertices for each in graph.schema.types] == [2, 2]
+    assert graph.train_idx.tolist() == [0]
+
+
 def test_the_joint_graph_has_all_edges():
     graph = random_typed_graph(3, 5, seed=7, empty_type=True)
     begins = np.cumsum([0, *(each.num_vertices for each in graph.schema.types)])
@@ -248,6 +255,14 @@ WRONG = {
     ),
     "edges without names": (lambda: gsplit.from_arrays({"a": 1}, [[0], [0]]), r"edges of several types are by rel"),
     "no count": (lambda: gsplit.from_arrays({"a": None}, {}), r"type a: give its features, or the number of its"),
+    "a type of no vertices": (
+        lambda: gsplit.from_arrays({"a": 0}, {}),
+        r"type a: the number of vertices is 0; .*0 rows",
+    ),
+    "more vertices than fit": (
+        lambda: gsplit.from_arrays({"a": 2, "b": 2**62}, {("b", "to", "a"): [[0], [0]]}, labels={"a": [0, 1]}),
+        r"type b: 4,611,686,018,427,387,904 vertices, .* do not fit in memory",
+    ),
     "several graphs": (lambda: gsplit.from_pyg([as_hetero()] * 3), r"not a list; of a dataset give its graph"),
     "a weight that is not finite": (
         lambda: made(edge_weight={("author", "writes", "paper"): [1, np.nan, 1]}),

@@ -288,6 +288,8 @@ def test_damage_of_a_layout_is_found(tmp_path):
         {"offsets": [[0, 3], *whole["offsets"][1:]]},
         {"offsets": [whole["offsets"][0][::-1], *whole["offsets"][1:]]},
         {"quality": {**whole["quality"], "types": 3}},
+        {"quality": {key: value for key, value in whole["quality"].items() if key != "types"}},
+        {"quality": {**whole["quality"], "types": {key: {} for key in whole["quality"]["types"]}}},
         {"quality": {**whole["quality"], "relations": {"r": {"edge_cut": "x"}}}},
     ):
         path.write_text(json.dumps({**whole, **change}))
