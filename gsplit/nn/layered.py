@@ -26,6 +26,24 @@ NORMS: dict[str, Callable[[int], nn.Module]] = {
 }
 
 
+def check_norm(name: str) -> None:
+    """Raise ValueError for what is none of :data:`NORMS`."""
+    if name not in NORMS:
+        raise ValueError(f"norm must be one of {', '.join(NORMS)}, not {name!r}")
+
+
+def skip_of(width: int, out: int) -> nn.Module:
+    """What a layer's own input goes through before it is added to its output."""
+    return nn.Identity() if width == out else nn.Linear(width, out, bias=False)
+
+
+def normalised(norm: nn.Module, x: Tensor) -> Tensor:
+    """What a normalisation gives: in float32 of shorter types, to which that is rounded."""
+    if isinstance(norm, nn.Identity) or x.dtype == computed_in(x.dtype):
+        return norm(x)
+    return norm(x.to(computed_in(x.dtype))).to(x.dtype)
+
+
 class Between(TypedDict, total=False):
     """The named arguments of :class:`LayeredModel`: what stands between the convolutions."""
 
@@ -103,8 +121,7 @@ class LayeredModel(nn.Module):
         output_projection: bool = False,
     ) -> None:
         super().__init__()
-        if norm not in NORMS:
-            raise ValueError(f"norm must be one of {', '.join(NORMS)}, not {norm!r}")
+        check_norm(norm)
         outputs = [*[hidden] * (num_layers - 1), hidden if output_projection else out_features]
         self.level_widths = [in_features, *outputs[:-1], out_features]
         """Width of the vectors of each level, [L + 1]."""
@@ -114,11 +131,7 @@ class LayeredModel(nn.Module):
         self.head = nn.Linear(hidden, out_features) if output_projection else None
         self.norms = nn.ModuleList(NORMS[norm](width) for width in (outputs if output_projection else outputs[:-1]))
         self.residual_after = residual_after
-        self.skips = nn.ModuleList(
-            (nn.Identity() if w_in == w_out else nn.Linear(w_in, w_out, bias=False))
-            for w_in, w_out in pairs
-            if residual
-        )
+        self.skips = nn.ModuleList(skip_of(*pair) for pair in pairs if residual)
         self.dropout = nn.Dropout(dropout)
         self.input_dropout = nn.Dropout(input_dropout)
 
@@ -168,15 +181,8 @@ class LayeredModel(nn.Module):
             out, skip = out + skip, None
         if ends:
             return out
-        out = finish(self._normalised(layer, out))
+        out = finish(normalised(self.norms[layer - 1], out))
         return out if skip is None else out + skip
-
-    def _normalised(self, layer: int, x: Tensor) -> Tensor:
-        """Return what a layer's normalisation gives: in float32 of shorter types, to which that is rounded."""
-        norm = self.norms[layer - 1]
-        if isinstance(norm, nn.Identity) or x.dtype == computed_in(x.dtype):
-            return norm(x)
-        return norm(x.to(computed_in(x.dtype))).to(x.dtype)
 
     def _finishes_next(self, layer: int) -> bool:
         """Return whether nothing stands between a layer's convolution, from 1 on, and an activation."""

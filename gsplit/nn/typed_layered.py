@@ -12,8 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-from gsplit.kernels import computed_in
-from gsplit.nn.layered import NORMS
+from gsplit.nn.layered import NORMS, check_norm, normalised, skip_of
 from gsplit.nn.typed_block import TypedNeighbourhood
 from gsplit.sampling.reach import Reach
 
@@ -60,8 +59,7 @@ class TypedLayeredModel(nn.Module):
         output_projection: bool = False,
     ) -> None:
         super().__init__()
-        if norm not in NORMS:
-            raise ValueError(f"norm must be one of {', '.join(NORMS)}, not {norm!r}")
+        check_norm(norm)
         self.reach, layers = reach, reach.num_layers
         outputs = [*[hidden] * (layers - 1), hidden if output_projection else out_features]
         self.level_widths = [max(in_features[t] for t in reach.types[0]), *outputs[:-1], out_features]
@@ -85,7 +83,7 @@ class TypedLayeredModel(nn.Module):
         )
         self.residual_after = residual_after
         self.skips = nn.ModuleList(
-            nn.ModuleDict({str(t): _skip(widths[layer - 1][t], outputs[layer - 1]) for t in reach.types[layer]})
+            nn.ModuleDict({str(t): skip_of(widths[layer - 1][t], outputs[layer - 1]) for t in reach.types[layer]})
             for layer in range(1, layers + 1)
             if residual
         )
@@ -126,11 +124,6 @@ class TypedLayeredModel(nn.Module):
             out, skip = out + skip, None
         if ends:
             return out
-        norm, wide = self.norms[layer - 1].get_submodule(str(type_)), computed_in(out.dtype)
-        normalised = out if isinstance(norm, nn.Identity) else norm(out.to(wide)).to(out.dtype)
-        out = self.dropout(self.activation(normalised))
+        norm = self.norms[layer - 1].get_submodule(str(type_))
+        out = self.dropout(self.activation(normalised(norm, out)))
         return out if skip is None else out + skip
-
-
-def _skip(width: int, out: int) -> nn.Module:
-    return nn.Identity() if width == out else nn.Linear(width, out, bias=False)

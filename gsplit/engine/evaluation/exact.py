@@ -60,9 +60,25 @@ def bounds_of(layout: Layout, trainers: int) -> NDArray[np.int64]:
     They are their parts, or, where those cannot be dealt out evenly, runs of equal length: what one vertex needs of
     another is read where it lies, so nothing asks for whole parts here.
     """
-    if layout.parts % trainers == 0:
-        return layout.offsets[:: layout.parts // trainers]
-    return np.linspace(0, layout.graph.num_vertices, trainers + 1).astype(np.int64)
+    return bounds_by_parts(layout.offsets, trainers)
+
+
+def bounds_by_parts(offsets: NDArray[np.int64], trainers: int) -> NDArray[np.int64]:
+    """[trainers + 1] bounds of the trainers, for parts with such offsets [parts + 1]."""
+    parts = len(offsets) - 1
+    if parts % trainers == 0:
+        return offsets[:: parts // trainers]
+    return np.linspace(0, offsets[-1], trainers + 1).astype(np.int64)
+
+
+def pieces(ids: NDArray[np.int64], cost: NDArray[np.int64], most: int) -> Iterator[NDArray[np.int64]]:
+    """Ids in pieces that cost so much at most, but for one that costs more alone; ``cost`` is each one's."""
+    total, begin = np.cumsum(cost), 0
+    while begin < len(ids):
+        before = total[begin - 1] if begin else 0
+        end = max(begin + 1, int(np.searchsorted(total, before + most, side="right")))
+        yield ids[begin:end]
+        begin = end
 
 
 def own_range(layout: Layout, member: Member) -> tuple[int, int]:
@@ -252,13 +268,7 @@ class ExactLevels:
         edges = self._max_edges
         if self._graph.num_vertices * row_bytes > MAX_ROW_BYTES:
             edges = min(edges, max(1, MAX_ROW_BYTES // row_bytes))
-        cost = np.cumsum(self._graph.indptr[ids + 1] - self._graph.indptr[ids] + 1)
-        begin = 0
-        while begin < len(ids):
-            before = cost[begin - 1] if begin else 0
-            end = max(begin + 1, int(np.searchsorted(cost, before + edges, side="right")))
-            yield ids[begin:end]
-            begin = end
+        return pieces(ids, self._graph.indptr[ids + 1] - self._graph.indptr[ids] + 1, edges)
 
     def _row_bytes(self, below: Tensor | None) -> int:
         if below is None:

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from gsplit.data import Layout
 from gsplit.device.precision import Precision
-from gsplit.engine.evaluation.exact import MAX_EDGES, MAX_ROW_BYTES, LevelRows
+from gsplit.engine.evaluation.exact import MAX_EDGES, MAX_ROW_BYTES, LevelRows, bounds_by_parts, pieces
 from gsplit.engine.typed_blocks import typed_blocks_of
 from gsplit.engine.typed_inputs import TypedSplitLoader
 from gsplit.features import gather
@@ -69,12 +69,7 @@ class TypedExactLevels:
 
     def _bounds(self, type_: int) -> tuple[int, int]:
         """Begin and end of the layout ids of a type that this trainer evaluates: its parts, or an equal run."""
-        world, parts = self._member.world, self._layout.parts
-        bounds = (
-            self._layout.offsets_by_type[type_][:: parts // world]
-            if parts % world == 0
-            else np.linspace(0, self._sizes[type_], world + 1).astype(np.int64)
-        )
+        bounds = bounds_by_parts(self._layout.offsets_by_type[type_], self._member.world)
         return int(bounds[self._member.rank]), int(bounds[self._member.rank + 1])
 
     def own(self, ids: NDArray[np.int64], type_: int) -> NDArray[np.int64]:
@@ -208,9 +203,4 @@ class TypedExactLevels:
             if model.reach.ends[relation][1] == type_:
                 indptr = self._graph.adjacencies[relation].indptr
                 cost += indptr[ids + 1] - indptr[ids]
-        total, begin = np.cumsum(cost), 0
-        while begin < len(ids):
-            before = total[begin - 1] if begin else 0
-            end = max(begin + 1, int(np.searchsorted(total, before + edges, side="right")))
-            yield ids[begin:end]
-            begin = end
+        return pieces(ids, cost, edges)

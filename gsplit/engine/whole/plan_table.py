@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
+from typing import Any
 
 import numpy as np
 from torch import nn
@@ -160,10 +161,7 @@ def prices_of_chains(run: Run, layout: Layout, work: Work, model: nn.Module) -> 
         sent = [sent_in_types(plan, work, widths, wires, rank, hosts) for rank in range(run.trainers)]
         yield Priced(
             plan=plan,
-            sent=max(sent, key=sent_bytes),
-            hosts=hosts,
-            between_bytes=_between(sent, hosts),
-            seconds=_seconds(sent, hosts, run.config.device),
+            **_sending(sent, run),
             held_bytes=max(sum(edge_bytes(plan, work, rank)) for rank in range(run.trainers)),
             private_bytes=max(private_peak(plan, work, rank) for rank in range(run.trainers)),
             device_bytes=max(device_peak(plan, work, rank) for rank in range(run.trainers)),
@@ -175,17 +173,14 @@ def _prices_of_rotating(run: Run, layout: Layout, work: Work, model: nn.Module) 
     if why_not_rotated(run.signature) is not None or run.trainers == 1:
         return
     assert isinstance(model, GCN)
-    hosts, kept = run.config.hosts, sums_features(model) and run.config.train_features is None
+    kept = sums_features(model) and run.config.train_features is None
     each = EDGE_BYTES + 2 * (run.dtype.itemsize if work.weights else 0)
     for plan, sent, held, private, on_device in prices_of_turns(
         run, layout, work, list(model.level_widths), loops=bool(run.signature["loops"]), kept=kept, each=each
     ):
         yield Priced(
             plan=plan,
-            sent=max(sent, key=sent_bytes),
-            hosts=hosts,
-            between_bytes=_between(sent, hosts),
-            seconds=_seconds(sent, hosts, run.config.device),
+            **_sending(sent, run),
             held_bytes=held,
             private_bytes=private,
             device_bytes=on_device,
@@ -213,6 +208,17 @@ def sent_in_types(
         for of_layers, itemsize in zip(apart, itemsizes, strict=True)
     ]
     return {name: sum(part[name] for part in parts) for name in parts[0]}
+
+
+def _sending(sent: Sequence[dict[str, int]], run: Run) -> dict[str, Any]:
+    """What a price says of sending, of what each trainer sends."""
+    hosts = run.config.hosts
+    return {
+        "sent": max(sent, key=sent_bytes),
+        "hosts": hosts,
+        "between_bytes": _between(sent, hosts),
+        "seconds": _seconds(sent, hosts, run.config.device),
+    }
 
 
 def _between(sent: Sequence[dict[str, int]], hosts: int) -> int:
