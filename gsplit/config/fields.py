@@ -156,6 +156,7 @@ def checked(flag: str, value: Any, annotation: Any) -> Any:
     return value
 
 
+@functools.cache
 def kind_of(annotation: Any) -> tuple[Any, bool]:
     """Return the kind in an annotation, without what stands beside it, and whether None may stand in its place."""
     arms = _arms(_unwrapped(annotation)[0])
@@ -163,6 +164,7 @@ def kind_of(annotation: Any) -> tuple[Any, bool]:
     return _unwrapped(kind)[0], type(None) in arms
 
 
+@functools.cache
 def metadata_of(annotation: Any) -> tuple[Any, ...]:
     """Return what stands beside a kind in ``Annotated``, also where one of several kinds has it."""
     kind, rules = _unwrapped(annotation)

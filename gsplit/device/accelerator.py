@@ -109,6 +109,15 @@ def work_on(device: torch.device) -> None:
     torch.get_device_module(device).set_device(device)
 
 
+def seed(device: torch.device, number: int) -> None:
+    """Seed what is drawn by computing on a device: on the CPU its generator, on an accelerator that and those of all.
+
+    ``torch.manual_seed`` would do for both, but it keeps the stack of calls for each kind of accelerator that is not
+    there: 0.3 ms a mini-batch.
+    """
+    (torch.default_generator if device.type == HOST else torch).manual_seed(number)
+
+
 def new_stream(device: torch.device) -> Any:
     """A stream of a device, or None on the CPU."""
     return torch.get_device_module(device).Stream(device) if is_one(device) else None

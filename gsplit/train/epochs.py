@@ -9,12 +9,12 @@ import logging
 import time
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from gsplit.bars import tqdm
 from gsplit.config.parallel import SAMPLED
 from gsplit.config.run import EvaluationConfig
+from gsplit.device import accelerator
 from gsplit.engine.evaluation import Evaluator, Stopped
 from gsplit.engine.metrics import key_of
 from gsplit.engine.minibatch import MiniBatch
@@ -75,11 +75,17 @@ class Epochs:
                 with trainer.clock("wait"):
                     mini_batch = None if stops else next(trainer.feed, None)
                 if mini_batch is not None:
-                    seed_dropout(trainer.run.config.seed, mini_batch.epoch, mini_batch.batch, trainer.member.rank)
+                    self._seed_dropout(mini_batch)
                     return mini_batch
                 self._close_bar()
                 self._stop()
         return None
+
+    def _seed_dropout(self, mini_batch: MiniBatch) -> None:
+        """Dropout depends on (seed, epoch, batch, rank) alone, so that a resumed run repeats it (law 6)."""
+        seed, member = self._trainer.run.config.seed, self._trainer.member
+        key = fold_key(seed, mini_batch.epoch, mini_batch.batch, member.rank, DROPOUT)
+        accelerator.seed(member.device, key >> 1)
 
     def record(self, mini_batch: MiniBatch, result: StepResult) -> None:
         """Count a mini-batch that was trained on; validate and save in the middle of the epoch where that is due."""
@@ -160,11 +166,6 @@ def validates_within(config: EvaluationConfig, batch: int, num_batches: int) -> 
     """Return whether --validate-every-batches wants scores after so many mini-batches, before the epoch's last."""
     every = config.validate_every_batches
     return config.evaluate != "none" and every > 0 and batch % every == 0 and batch < num_batches
-
-
-def seed_dropout(seed: int, epoch: int, batch: int, rank: int) -> None:
-    """Dropout depends on (seed, epoch, batch, rank) alone, so that a resumed run repeats it (law 6)."""
-    torch.manual_seed(fold_key(seed, epoch, batch, rank, DROPOUT) >> 1)  # of the CPU and of all GPUs
 
 
 def _progress_bar(trainer: Trainer) -> tqdm:

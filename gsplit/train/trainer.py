@@ -9,13 +9,13 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
-import torch
 from torch import nn
 
 from gsplit.callbacks import Callback
 from gsplit.config.links import DEFAULT_LINK_METRIC
 from gsplit.config.optimisation import ERRORS
 from gsplit.data.store import describe
+from gsplit.device import accelerator
 from gsplit.engine.components import Components
 from gsplit.engine.dry.room_for_step import check_room
 from gsplit.engine.engines import engine_of
@@ -193,7 +193,7 @@ class Trainer(Components):
 
 def _same_model(run: Run, member: Member, num_classes: int) -> nn.Module:
     """The model on this trainer's device; all trainers begin with the weights of trainer 0."""
-    torch.manual_seed(fold_key(run.config.seed, INITIAL_WEIGHTS) >> 1)
+    accelerator.seed(member.device, fold_key(run.config.seed, INITIAL_WEIGHTS) >> 1)
     model = run.new_model().train().to(member.device, run.dtype)
     if run.config.init_from is not None and not run.resumes:
         load_initial(model, run.config.init_from, num_classes)

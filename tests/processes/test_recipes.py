@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 import time
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import psutil
 import pytest
 import torch
 import torch.nn.functional as F
+from support.commands import children_of
 from support.dense_sage import DenseSage, mini_batches
 from support.graphs import lay_out, random_graph
 from support.messages import line_with, says
@@ -191,12 +192,11 @@ def test_a_run_with_samplers_ends_early_and_is_finished(layouts, tmp_path, capfd
     """Trainers have asked for mini-batches of an epoch that does not come, and samplers are at work on them."""
     changes = {"epochs": 40, "early_stop": 1, "samplers": 2, "prefetch": 3, "lr": 1e-9, "order": "ready"}
     config = config_for(layouts(2).path, tmp_path / "run", **changes, log_every=1e-9)
-    others = psutil.Process().children(recursive=True)
+    others = children_of(os.getpid())
     summary = gsplit.train(config=config)
     ended_s = (tmp_path / "run" / "metrics.jsonl").stat().st_mtime
     assert time.time() - ended_s < 10
-    left = [each for each in psutil.Process().children(recursive=True) if each not in others]
-    assert [each for each in left if "resource_tracker" not in " ".join(each.cmdline())] == []
+    assert [each for each in children_of(os.getpid()) if each not in others] == []
     assert summary["ended_early"]
     assert summary["epochs"] == 2
     lines = capfd.readouterr().out.splitlines()  # which is no terminal

@@ -189,3 +189,14 @@ def test_what_pytorch_was_built_for_is_said(monkeypatch):
 def test_without_accelerators_none_is_seen(pretend):
     pretend(None)
     assert seen() == []
+
+
+def test_the_cpu_is_seeded_as_pytorch_seeds_it_and_accelerators_with_it(monkeypatch):
+    torch.manual_seed(5)
+    drawn = torch.rand(3)
+    accelerator.seed(torch.device("cpu"), 5)
+    assert torch.rand(3).equal(drawn)
+    of_all = []
+    monkeypatch.setattr(torch, "manual_seed", of_all.append)
+    accelerator.seed(torch.device("cuda", 1), 6)
+    assert of_all == [6]
