@@ -74,6 +74,14 @@ class Accepted:
     function: Callable[[Any], object]
 
 
+@dataclass(frozen=True)
+class Canonical:
+    """A function that makes one text of all that says the same, from Python or in words; it raises InputError."""
+
+    function: Callable[[str, Any], str]
+    """Takes the flag and the value."""
+
+
 def flag_of(name: str) -> str:
     """The flag of a field: ``batch_size`` is ``--batch-size``, ``continue_`` ``--continue``."""
     return "--" + name.rstrip("_").replace("_", "-")
@@ -138,7 +146,7 @@ def checked(flag: str, value: Any, annotation: Any) -> Any:
         value: a path may be a string, a tuple any sequence, and a text a sequence of what the command line takes with
             commas; numbers and arrays may be NumPy's or PyTorch's.
         annotation: ``bool``, ``int``, ``float``, ``str``, ``Path``, ``tuple[...]`` or ``Literal[...]``, perhaps with
-            ``| None``, inside ``Annotated`` with :class:`Range` and :class:`Accepted`.
+            ``| None``, inside ``Annotated`` with :class:`Range`, :class:`Accepted` and :class:`Canonical`.
 
     Raises:
         InputError: where the value may not be used.
@@ -146,8 +154,11 @@ def checked(flag: str, value: Any, annotation: Any) -> Any:
     kind, optional = kind_of(annotation)
     if value is None and optional:
         return None
+    rules = metadata_of(annotation)
+    for rule in rules:
+        value = rule.function(flag, value) if isinstance(rule, Canonical) else value
     value = of_kind(flag, value, kind)
-    for rule in metadata_of(annotation):
+    for rule in rules:
         for item in value if isinstance(value, tuple) and isinstance(rule, Range) else (value,):
             if isinstance(rule, Range) and (complaint := rule.complaint(item)) is not None:
                 raise InputError(f"{flag} must be {complaint}, not {item}")

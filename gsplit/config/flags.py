@@ -53,6 +53,10 @@ class Aliases:
     names: tuple[str, ...]
 
 
+class Repeated:
+    """Stands beside a text whose flag may be given several times: the texts are one, with commas between them."""
+
+
 @dataclass(frozen=True)
 class Takes:
     """What stands for the value in help, where the kind says too little."""
@@ -195,7 +199,10 @@ def read(flags: Sequence[Flag], words: Sequence[str], prog: str, answers: Answer
         values = values if flag.many else values[:1]
         if not values and not flag.many:
             raise InputError(f"{name} needs a value: {name} {flag.takes}")
-        given[flag.field] = flag.value(name, values)
+        said = flag.value(name, values)
+        if Repeated in metadata_of(flag.annotation) and None not in (said, before := given.get(flag.field)):
+            said = f"{before},{said}"
+        given[flag.field] = said
         rest = rest if equals else rest[len(values) :]
     for flag in flags:
         if flag.positional and places:

@@ -10,8 +10,16 @@ from typing import Annotated, Any, Literal, get_args
 from gsplit.config.fields import Accepted, Checked, Range
 from gsplit.config.flags import Positional, Takes
 from gsplit.config.links import TaskName
-from gsplit.config.rules import Needed, Only, check_needed, refuse_useless
-from gsplit.config.sampling import DRAWN_SETS, LAYERWISE, LayerSizes, Subgraph, check_fan_out
+from gsplit.config.rules import AsksForNothing, Needed, Only, check_needed, refuse_useless
+from gsplit.config.sampling import (
+    DRAWN_SETS,
+    LAYERWISE,
+    FanOutOf,
+    LayerSizes,
+    Subgraph,
+    check_fan_out,
+    fan_outs_by_name,
+)
 from gsplit.errors import InputError
 
 Method = Literal["auto", "metis", "kaminpar", "streaming", "deal", "random", "range"]
@@ -68,6 +76,8 @@ class Training(Checked):
     """What is learned; links are pairs with one random candidate each."""
     sampling: Presampled = "neighbours"
     """The rule; the others than neighbours take no fan-out, uniform and saint no size of mini-batches."""
+    fan_out_of: Annotated[FanOutOf | None, Only(sampling="neighbours"), AsksForNothing("")] = None
+    """neighbours: other numbers than ``fan_out`` for some relations of several."""
     layer_sizes: Annotated[
         LayerSizes | None, Only(sampling=LAYERWISE), Needed("sources drawn per hop, such as 512,512,512")
     ] = None
@@ -89,6 +99,8 @@ class Training(Checked):
     def described(self) -> dict[str, Any]:
         """Return what a layout or a report says of it."""
         about: dict[str, Any] = {"fan_out": list(self.fan_out), "batch_size": self.batch_size}
+        if self.fan_out_of:
+            about["fan_out_of"] = {name: list(each) for name, each in fan_outs_by_name(self.fan_out_of).items()}
         if self.sampling != "neighbours":
             about |= {"sampling": self.sampling, "layer_sizes": self.layer_sizes, "subgraph": self.subgraph}
             about["num_layers"] = self.num_layers
@@ -124,6 +136,8 @@ class PartitionConfig(Checked):
     needs most often (presample). By default presample with --weights presample, else degree."""
     fan_out: Annotated[FanOut, PRESAMPLED] = (20, 20, 20)
     """presample: --fan-out of the training to come."""
+    fan_out_of: Annotated[FanOutOf | None, PRESAMPLED, Only(several_types=True), AsksForNothing("")] = None
+    """presample: --fan-out-of of the training to come, where there are several relations."""
     batch_size: Annotated[BatchSize, PRESAMPLED] = 4096
     """presample: --batch-size of the training to come."""
     task: Annotated[TaskName | None, PRESAMPLED] = None
@@ -194,6 +208,8 @@ class ReportConfig(Checked):
     -report, beside it."""
     fan_out: FanOut | None = None
     """--fan-out of the training; by default what the layout was presampled with, else 20,20,20."""
+    fan_out_of: FanOutOf | None = None
+    """--fan-out-of of the training; by default what the layout was presampled with, where --fan-out is not given."""
     batch_size: BatchSize | None = None
     """--batch-size of the training; by default what the layout was presampled with, else 4096."""
     task: TaskName | None = None

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from gsplit.config.fields import Accepted, Checked, Range
-from gsplit.config.flags import Aliases
+from gsplit.config.fields import Accepted, Canonical, Checked, Range, of_kind
+from gsplit.config.flags import Aliases, Repeated, Takes
 from gsplit.config.parallel import SAMPLED
 from gsplit.config.rules import COST, RESULTS, AsksForNothing, FixedInEpoch, Needed, Only
 from gsplit.errors import InputError
@@ -20,6 +20,8 @@ Estimate = Literal["ratio", "unbiased"]
 Importance = Literal["squares", "counts", "norms"]
 Draw = Literal["priority", "race"]
 MAX_SLOTS = 1024
+MOST_DRAWN = 2**31 - 1
+"""Neighbours that a relation may draw per hop."""
 MOST_SOURCES = 2**27
 """Sources that a layer may draw."""
 MOST_TOGETHER = 4096
@@ -74,6 +76,59 @@ def check_fan_out(fan_out: Sequence[int], flag: str = "--fan-out") -> None:
             raise InputError(f"{flag} takes numbers from 1 on, or -1 for all neighbours, not {number}")
 
 
+_FAN_OUT_OF = re.compile(r"(?P<relation>[^,].*?)=(?P<numbers>\s*-?\d+\s*(?:,\s*-?\d+\s*)*)(?:,|\Z)")
+"""A relation and its numbers. The name ends at the first ``=`` with nothing but numbers before the next name."""
+
+
+def fan_outs_by_name(text: str | None) -> dict[str, tuple[int, ...]]:
+    """Read what ``--fan-out-of`` says: fan-outs by the names that it gives relations; none where it was not given.
+
+    Raises:
+        InputError: for what is no relation with numbers, a relation that is there twice, and numbers below -1.
+
+    Examples:
+        >>> fan_outs_by_name("author__writes__paper=5,5,cites=0,10")
+        {'author__writes__paper': (5, 5), 'cites': (0, 10)}
+    """
+    found: dict[str, tuple[int, ...]] = {}
+    rest = text or ""
+    while rest:
+        entry = _FAN_OUT_OF.match(rest)
+        if entry is None:
+            raise InputError(
+                f"--fan-out-of takes a relation and numbers by hop, such as author__writes__paper=5,5, not {rest}"
+            )
+        name, numbers = entry["relation"].strip(), tuple(map(int, entry["numbers"].split(",")))
+        if name in found:
+            raise InputError(f"--fan-out-of has {name} twice; say it once")
+        if wrong := [number for number in numbers if not -1 <= number <= MOST_DRAWN]:
+            raise InputError(
+                f"--fan-out-of {name} takes numbers from 0 to {MOST_DRAWN}, or -1 for all neighbours, not {wrong[0]}"
+            )
+        found[name] = numbers
+        rest = rest[entry.end() :]
+    return found
+
+
+def _fan_out_of(flag: str, value: Any) -> str:
+    """Return fan-outs of relations as one text, sorted; from Python they may be a mapping, with triples as names."""
+    if not isinstance(value, Mapping):
+        return _in_words(fan_outs_by_name(of_kind(flag, value, str)).items())
+    pairs = [
+        ("__".join(map(str, name)) if isinstance(name, tuple) else str(name), of_kind(flag, each, tuple[int, ...]))
+        for name, each in value.items()
+    ]
+    text = _in_words(pairs)
+    if sorted(fan_outs_by_name(text).items()) != sorted(pairs):
+        raise InputError(f"{flag} reads {text} in another way: no name may have numbers behind = or a comma")
+    return text
+
+
+def _in_words(pairs: Iterable[tuple[str, tuple[int, ...]]]) -> str:
+    """Fan-outs of relations as the command line takes them."""
+    return ",".join(f"{name}={','.join(map(str, numbers))}" for name, numbers in sorted(pairs))
+
+
 def _check_sizes(sizes: tuple[int, ...]) -> None:
     if not sizes or not all(isinstance(size, int) and 1 <= size <= MOST_SOURCES for size in sizes):
         given = ",".join(map(str, sizes)) or "none"
@@ -101,6 +156,7 @@ def takes_all(fan_out: tuple[int, ...]) -> bool:
     return all(number == -1 for number in fan_out)
 
 
+FanOutOf = Annotated[str, Canonical(_fan_out_of), Repeated, Takes("RELATION=N,N,...")]
 LayerSizes = Annotated[tuple[int, ...], Accepted(_check_sizes)]
 Subgraph = Annotated[str, Accepted(_check_subgraph)]
 
@@ -124,6 +180,17 @@ class SamplingConfig(Checked):
     ] = (20, 20, 20)
     """Neighbours drawn per hop, with commas or spaces; the first is for the targets (as in PyG; DGL lists them
     the other way round). -1 takes all."""
+    fan_out_of: Annotated[
+        FanOutOf | None,
+        Only(strategy=SAMPLED),
+        Only(sampling="neighbours"),
+        Only(several_types=True),
+        AsksForNothing(""),
+        RESULTS,
+    ] = None
+    """Where there are several relations: other numbers than --fan-out for some, as many, as
+    author__writes__paper=5,5,paper__cites__paper=0,10; 0 draws none, -1 takes all. A name that one relation alone has
+    is enough. From Python a mapping."""
     layer_sizes: Annotated[
         LayerSizes | None,
         Only(strategy=SAMPLED),

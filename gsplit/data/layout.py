@@ -254,5 +254,10 @@ def _is_presample(presample: object) -> bool:
     """Return whether this is what was sampled, or None."""
     if not isinstance(presample, dict):
         return presample is None
-    fan_out, batch_size = presample.get("fan_out"), presample.get("batch_size")
-    return isinstance(fan_out, list) and all(isinstance(count, int) for count in (*fan_out, batch_size))
+    fan_outs = presample.get("fan_out_of", {})
+    if not isinstance(fan_outs, dict):
+        return False
+    lists = [presample.get("fan_out"), *fan_outs.values()]
+    return all(isinstance(each, list) and all(isinstance(count, int) for count in each) for each in lists) and (
+        isinstance(presample.get("batch_size"), int)
+    )

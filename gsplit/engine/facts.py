@@ -15,7 +15,12 @@ Facts = dict[str, Any]
 
 
 def facts_of(
-    config: Resolved, task: Task | Literal["links"], described: Described, own_loss: OwnLoss | OwnPairLoss | None
+    config: Resolved,
+    task: Task | Literal["links"],
+    described: Described,
+    own_loss: OwnLoss | OwnPairLoss | None,
+    *,
+    several_types: bool = False,
 ) -> Facts:
     """Return what the rules of fields go by: the values that were decided, and facts that no field holds.
 
@@ -24,11 +29,13 @@ def facts_of(
         task: of the graph, or links.
         described: the model.
         own_loss: a loss of the user's, if any.
+        several_types: whether the graph has several types, or several relations.
     """
     return {
         **vars(config),
         "model": config.model if described.signature["model"] in BUILT_IN else f"a user's: {described.name}",
         "task": task,
+        "several_types": several_types or Not("where vertices are of one type"),
         "built_in_loss": is_built_in(own_loss),
         "sampler_processes": config.samplers > 0 or Not("with --samplers 0"),
         "splits": _splits(config),

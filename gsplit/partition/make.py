@@ -172,7 +172,7 @@ def _open(config: PartitionConfig) -> tuple[GraphStore, NDArray[np.int32] | None
         raise InputError(f"--parts {parts} is more than the {vertices} vertices of {config.store}")
     if config.presamples:
         check_targets(source.graph, replace(training, task=_task(config, source.graph)))
-        check_training(training, vertices)
+        check_training(training, source.graph)
     return source, given, parts, kept
 
 

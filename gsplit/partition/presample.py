@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from gsplit.bars import progress_bar
 from gsplit.config.partition import Training
+from gsplit.config.sampling import fan_outs_by_name
 from gsplit.data import Layout
 from gsplit.data.graph import GraphArrays
 from gsplit.data.layout import inverse, reordered_indptr
@@ -25,7 +26,7 @@ from gsplit.errors import InputError
 from gsplit.sampling import MicroBatchSampler, Neighbours, Rule
 from gsplit.sampling.links import Links, Negatives
 from gsplit.sampling.micro_batches import sample_planned
-from gsplit.sampling.named import rule_named
+from gsplit.sampling.named import fan_out_of_relations, rule_named
 from gsplit.sampling.plan import fold_key
 
 PRESAMPLE = 0x50524553
@@ -128,11 +129,17 @@ class Whole:
         return reordered_indptr(self.graph.indptr, self.positions)
 
 
-def rule_to_come(training: Training) -> Rule:
-    """The rule of a training to come."""
+def rule_to_come(training: Training, graph: GraphArrays) -> Rule:
+    """The rule of a training to come on a graph.
+
+    Raises:
+        InputError: for fan-outs of relations that do not go with the graph.
+    """
+    own = fan_outs_by_name(training.fan_out_of)
     rule = rule_named(
         training.sampling,
         fan_out=training.fan_out,
+        fan_out_of=fan_out_of_relations(own, training.fan_out, graph.schema, graph.target),
         layers=training.num_layers,
         layer_sizes=training.layer_sizes,
         subgraph=training.subgraph,
@@ -156,7 +163,7 @@ def mini_batches_of(
         threads: how many sample.
         desc: name of the progress bar.
     """
-    rule = rule_to_come(training)
+    rule = rule_to_come(training, layout.graph)
     plan = rule.plan(layout, batch_size=training.batch_size, seed=seed)
     offsets = np.stack(layout.offsets_by_type) if layout.graph.schema.is_typed else layout.offsets
     sampler = rule.sampler(layout, offsets, seed=seed, threads=threads)
@@ -178,8 +185,9 @@ def check_targets(graph: GraphArrays, training: Training) -> None:
         raise InputError("the graph has no training vertices to sample for; give it some (gsplit import --split)")
 
 
-def check_training(training: Training, num_vertices: int) -> None:
-    """Raise InputError where a subgraph would have more vertices than there are."""
-    size = training.subgraph
+def check_training(training: Training, graph: GraphArrays) -> None:
+    """Raise InputError for fan-outs of relations that do not go with the graph, and a subgraph larger than it."""
+    rule_to_come(training, graph)
+    size, num_vertices = training.subgraph, sum(each.num_vertices for each in graph.schema.types)
     if size is not None and not size.endswith("%") and int(size) > num_vertices:
         raise InputError(f"--subgraph is {size}, but there are {num_vertices} vertices")

@@ -50,7 +50,9 @@ def training_of(config: ReportConfig, layout: Layout) -> Training:
     about = {field.name: known.get(field.name) for field in fields(Training)} if _is_of(known, sampling) else {}
     about |= {"fan_out": known["fan_out"], "batch_size": known["batch_size"], "sampling": sampling}
     about["task"] = known.get("task", "links" if layout.graph.is_for_links else "vertices")
-    for name in ("fan_out", "batch_size", "task", "layer_sizes", "subgraph", "num_layers"):
+    if config.fan_out is not None:
+        about.pop("fan_out_of", None)
+    for name in ("fan_out", "fan_out_of", "batch_size", "task", "layer_sizes", "subgraph", "num_layers"):
         if getattr(config, name) is not None:
             about[name] = getattr(config, name)
     return Training(**{name: value for name, value in about.items() if value is not None})
@@ -136,7 +138,7 @@ def measure(layout: Layout, training: Training, *, epochs: int, seed: int, threa
     if typed and training.sampling != "neighbours":
         raise InputError(f"{layout.path} has several types, and --sampling {training.sampling} is for graphs of one")
     n = sum(each.num_vertices for each in types)
-    check_training(training, n)
+    check_training(training, graph)
     counts = presample(graph, training, epochs=epochs, seed=seed, threads=threads, global_ids=layout.permutations)
     sampled = sample(layout, training, epochs=epochs, seed=seed, threads=threads)
     joint, loaded = graph.joint() if isinstance(graph, TypedGraph) else graph, np.concatenate(sampled.loaded)

@@ -9,7 +9,9 @@ from typing import Any
 def lines(report: dict[str, Any]) -> list[str]:
     """The report in lines to print."""
     layout, training, graph, sampled = (report[key] for key in ("layout", "training", "graph", "sampled"))
-    by = f"fan-out {','.join(map(str, training['fan_out']))}, batch size {training['batch_size']:,}"
+    fan_outs = {"fan-out": training["fan_out"], **training.get("fan_out_of", {})}
+    drawn = ", ".join(f"{name} {','.join(map(str, numbers))}" for name, numbers in fan_outs.items())
+    by = f"{drawn}, batch size {training['batch_size']:,}"
     if "sampling" in training:
         sizes = training["subgraph"] or f"{','.join(map(str, training['layer_sizes']))} of {training['batch_size']:,}"
         by = f"{training['sampling']}, {sizes}"

@@ -25,6 +25,9 @@ from gsplit.sampling.plan import OfTraining
 from gsplit.sampling.sampler import TypedSampler, sampler_of, typed_sampler_of
 from gsplit.sampling.segment import Segment
 
+FanOutOf = tuple[tuple[int, tuple[int, ...]], ...]
+"""Numbers of relations, each with fan-outs of its own by hop."""
+
 
 class Plan(Protocol):
     """The targets of every mini-batch of a run.
@@ -121,8 +124,8 @@ class Neighbours(OfTraining):
 
     fan_out: tuple[int, ...]
     """Number of in-neighbours drawn per hop, the first for the targets, by each relation; -1 keeps all."""
-    fan_out_of: tuple[tuple[int, tuple[int, ...]], ...] = ()
-    """Numbers of relations, each with other fan-outs, of which 0 draws none."""
+    fan_out_of: FanOutOf = ()
+    """The relations with other fan-outs, of which 0 draws none."""
 
     def fan_outs(self, relations: int) -> list[list[int]]:
         """List the fan-outs by hop and relation, [L][R]."""

@@ -111,6 +111,7 @@ TRAIN: Table = {
     "dtype": Row(value="float64", see=weights),
     "normalize_features": Row(value=True, see=weights),
     "fan_out": Row(value=(4, 3), see=traffic("sampled_edges")),
+    "fan_out_of": "of several relations: tests/unit/sampling/test_fan_out_of.py; refused elsewhere: test_effects.py",
     "sampling": Row(value="fastgcn", see=weights, base=LADIES),
     "layer_sizes": Row(value=(20, 30), see=traffic("sampled_edges"), base=LADIES),
     "subgraph": Row(value="50%", see=lambda seen: len(records(seen.run, "mini-batch")), base=UNIFORM),

@@ -11,7 +11,7 @@ from support.messages import line_with
 
 from gsplit import cli
 from gsplit.config.fields import Checked
-from gsplit.config.flags import Aliases, Positional
+from gsplit.config.flags import Aliases, Positional, Repeated
 from gsplit.errors import InputError
 
 
@@ -49,6 +49,8 @@ class Config(Rows):
     """Big ones, too."""
     way: Literal["this", "that"] = "this"
     """The way."""
+    shares: Annotated[str | None, Repeated] = None
+    """Shares."""
 
 
 def copy(source: Annotated[str, Positional], to: Literal["a", "b"] = "a", rows: Rows = Rows(columns=("x",))) -> tuple:
@@ -84,6 +86,8 @@ def parse(*words, **others):
         ("--first None", "first", None),
         ("--first 3 --first 4", "first", 4),
         ("--way that", "way", "that"),
+        ("--shares a=1 --way that --shares b=2,3", "shares", "a=1,b=2,3"),
+        ("--shares a=1 --shares None", "shares", None),
         ("--big-ones there", "places", (Path("here"), Path("there"))),
     ],
 )
@@ -168,6 +172,8 @@ Flags:
         Big ones, too. (default: off)
   --way {this,that}
         The way. (default: this)
+  --shares TEXT
+        Shares.
 
 None as a value stands for no value, where there is no default.
 """

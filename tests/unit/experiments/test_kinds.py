@@ -16,6 +16,7 @@ ALLOWED = {
     "ablation": {"shared", "baselines", "compare"},
     "full_graph": {"shared", "baselines"},
     "links": {"shared", "baselines"},
+    "types": {"shared"},
     "micro": {"shared", "links"},
     "faults": {"shared"},
     "differential": {"shared"},

@@ -42,6 +42,7 @@ UNIFORM = {"sampling": "uniform", "subgraph": "50%", "fan_out": (20, 20, 20), "n
         ({**WHOLE, "importance": "norms"}, "--importance norms, --strategy full"),
         ({**WHOLE, "draw": "race"}, "--draw race, --strategy full"),
         ({**WHOLE, "validate_every_batches": 2}, "--validate-every-batches, 2, --strategy full"),
+        ({"fan_out_of": {"cites": (2,)}}, "--fan-out-of, cites=2, one type"),
         ({"heads": 2}, "--heads, 2, --model sage"),
         ({"normalization": "mean"}, "--normalization mean, --model sage"),
         ({"model": "sage", "self_loops": False}, "--no-self-loops, --model sage"),

@@ -43,6 +43,11 @@ PARTITION: Table = {
     "weights": Row(value="degree", see=permutation),
     "hotness": Row(value="presample", see=permutation),
     "fan_out": Row(value=(2, 2), see=permutation, base=PRESAMPLED),
+    "fan_out_of": Row(
+        value="r1=0,0",
+        see=lambda out: [each.tolist() for each in open_layout(out, typed=True).permutations],
+        base={**PRESAMPLED, "store": lambda place: place / "typed"},
+    ),
     "task": Row(value="links", see=permutation, base=PRESAMPLED),
     "sampling": Row(value="fastgcn", see=permutation, base=LADIES),
     "layer_sizes": Row(value=(40, 5), see=permutation, base=LADIES),
@@ -140,6 +145,11 @@ REPORT: Table = {
     "layout": Row(value=lambda place: lay_out(random_graph(90, 6), place, parts=3).path, see=reported("sampled")),
     "out": Row(value=lambda place: place / "elsewhere", see=lambda out: out.name == "elsewhere"),
     "fan_out": Row(value=(2, 2), see=reported("sampled")),
+    "fan_out_of": Row(
+        value="r1=0,0,0",
+        see=reported("sampled"),
+        base={"layout": lambda place: partitioned(place, 8, method="random", store=place / "typed")},
+    ),
     "task": Row(value="links", see=reported("sampled")),
     "sampling": Row(value="fastgcn", see=reported("sampled"), base={"sampling": "ladies", "layer_sizes": (20, 20)}),
     "layer_sizes": Row(value=(9, 9), see=reported("sampled"), base={"sampling": "ladies", "layer_sizes": (20, 20)}),
@@ -162,10 +172,10 @@ def _no_picture(monkeypatch):
 
 
 @pytest.mark.parametrize("flag", rows_of(REPORT))
-def test_the_flag_of_report_does_something(tmp_path, layouts, flag):
+def test_the_flag_of_report_does_something(place, layouts, flag):
 
     def run(number, **changes):
-        arguments = {"layout": layouts(2).path, "out": tmp_path / f"report-{number}", **changes}
+        arguments = {"layout": layouts(2).path, "out": place / f"report-{number}", **changes}
         flags = (
             word
             for name, value in arguments.items()
@@ -176,7 +186,7 @@ def test_the_flag_of_report_does_something(tmp_path, layouts, flag):
         return arguments["out"]
 
     row = REPORT[flag]
-    base, changed = row.values(flag, tmp_path)
+    base, changed = row.values(flag, place)
     seen = row.see(run(0, **base))
     assert row.see(run(1, **base)) == seen
     assert row.see(run(2, **changed)) != seen

@@ -152,7 +152,7 @@ def test_other_rules_are_counted_whatever_the_order_of_the_vertices(training):
     graph = random_graph(300, 8, seed=2)
     counts = presample(graph, training, epochs=2, seed=3)
     layout = SimpleNamespace(graph=graph, permutation=np.arange(300), offsets=np.array([0, 300]), parts=1)
-    rule, seed = rule_to_come(training), fold_key(3, PRESAMPLE)
+    rule, seed = rule_to_come(training, graph), fold_key(3, PRESAMPLE)
     plan, number = rule.plan(layout, batch_size=40, seed=seed), rule.num_batches(layout, batch_size=40)
     sampler = rule.sampler(layout, layout.offsets, seed=seed)
     loaded, computed = np.zeros(300, np.int64), np.zeros(300, np.int64)
@@ -189,15 +189,16 @@ def test_trainings_that_lack_something_are_refused(changes, message):
         Training(**{"fan_out": (3,), "batch_size": 40, **changes})
 
 
-def by_hand_of_types(graph, typed, epochs):
-    """(loaded by type, drawn by relation) with the slow typed sampler."""
+def by_hand_of_types(graph, typed, fan_out_of, epochs):
+    """(loaded by type, drawn by relation) with the slow typed sampler; some relations have other fan-outs."""
     seed = fold_key(0, PRESAMPLE)
     sizes = typed.sizes
     offsets = [[0, size] for size in sizes]
     plan = EpochPlan(graph.train_idx, np.arange(sizes[0]), TRAINING.batch_size, seed)
     loaded = [[0] * size for size in sizes]
     drawn = [[0] * sizes[to] for _, to in typed.ends]
-    fan_outs = [[count] * len(typed.ends) for count in TRAINING.fan_out]
+    numbers = [fan_out_of.get(relation, TRAINING.fan_out) for relation in range(len(typed.ends))]
+    fan_outs = list(zip(*numbers, strict=True))
     for epoch in range(epochs):
         for batch, targets in plan.batches(epoch):
             (split,) = sample_typed(
@@ -212,8 +213,8 @@ def by_hand_of_types(graph, typed, epochs):
     return loaded, drawn
 
 
-@pytest.mark.parametrize("seed", [0, 4])
-def test_counts_of_several_types_equal_the_reference(seed):
+@pytest.mark.parametrize(("seed", "fan_out_of"), [(0, {}), (4, {}), (0, {1: (0, -1), 2: (2, 0)})])
+def test_counts_of_several_types_equal_the_reference(seed, fan_out_of):
     graph = random_typed_graph(3, 4, seed=seed, empty_type=seed == 4)
     ends = [graph.schema.ends(number) for number in range(4)]
     rows = [
@@ -221,8 +222,9 @@ def test_counts_of_several_types_equal_the_reference(seed):
         for each in graph.adjacencies
     ]
     typed = TypedGraph([each.num_vertices for each in graph.schema.types], ends, rows)
-    counts = presample(graph, TRAINING, epochs=2, seed=0, threads=2)
-    loaded, drawn = by_hand_of_types(graph, typed, 2)
+    named = {f"r{relation}": numbers for relation, numbers in fan_out_of.items()}
+    counts = presample(graph, replace(TRAINING, fan_out_of=named or None), epochs=2, seed=0, threads=2)
+    loaded, drawn = by_hand_of_types(graph, typed, fan_out_of, 2)
     assert counts.loaded.tolist() == list(itertools.chain(*loaded))
     assert [each.tolist() for each in counts.by_relation] == drawn
     found = edge_weights(graph, "presample", counts)

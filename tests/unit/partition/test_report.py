@@ -142,6 +142,7 @@ def test_without_matplotlib_there_is_no_picture(layout, tmp_path, monkeypatch, c
         ("quality", {}, "layout.json, balance_edges"),
         ("presample", {"fan_out": 3}, "layout.json"),
         ("presample", {"fan_out": [3], "batch_size": "many"}, "layout.json"),
+        ("presample", {"fan_out": [3], "batch_size": 9, "fan_out_of": {"r": 3}}, "layout.json"),
     ],
 )
 def test_damaged_descriptions(tmp_path, key, value, message):
