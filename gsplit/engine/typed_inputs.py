@@ -71,14 +71,18 @@ class TypedSplitLoader:
         Raises:
             ValueError: for a segment without edge ids where weights are carried.
         """
-        blocks = typed_blocks_of(segment, self._device, comm)
-        if self._weights:
-            blocks = {layer: self._weighted(block, segment, layer) for layer, block in blocks.items()}
         xs = [
             None if loader is None else loader.load(segment.vertices_of(number))
             for number, loader in enumerate(self._loaders)
         ]
-        return TypedInputs(blocks, xs)
+        return TypedInputs(self.blocks(segment, comm), xs)
+
+    def blocks(self, segment: Segment, comm: BatchComm | None = None) -> dict[int, TypedBlock]:
+        """The blocks alone; arguments and what is raised as :meth:`load`'s."""
+        blocks = typed_blocks_of(segment, self._device, comm)
+        if self._weights:
+            blocks = {layer: self._weighted(block, segment, layer) for layer, block in blocks.items()}
+        return blocks
 
     def take_counters(self) -> dict[str, LoadCounters]:
         """Return what was loaded since the last call, by name of the type; nothing of types without features."""

@@ -10,14 +10,17 @@ from gsplit.nn.layered import LayeredModel
 from gsplit.nn.neighbourhood import Factors, Neighbourhood
 from gsplit.nn.norm import BatchNorm
 from gsplit.nn.pair_block import PairBlock, PairScores
+from gsplit.nn.rgat import RGAT, RGATConv
 from gsplit.nn.rgcn import RGCN, RGCNConv
 from gsplit.nn.sage import SAGE, SAGEConv
 from gsplit.nn.typed_block import TypedBlock, TypedNeighbourhood
 from gsplit.nn.typed_layered import TypedLayeredModel
+from gsplit.nn.untyped import UntypedSAGE, UntypedSAGEConv
 
 __all__ = [
     "GAT",
     "GCN",
+    "RGAT",
     "RGCN",
     "SAGE",
     "BatchComm",
@@ -31,12 +34,15 @@ __all__ = [
     "Neighbourhood",
     "PairBlock",
     "PairScores",
+    "RGATConv",
     "RGCNConv",
     "Route",
     "SAGEConv",
     "TypedBlock",
     "TypedLayeredModel",
     "TypedNeighbourhood",
+    "UntypedSAGE",
+    "UntypedSAGEConv",
     "exchange",
     "mean_of_neighbours",
     "softmax_over_neighbours",

@@ -36,12 +36,13 @@ def attention_over_neighbours(
     route: Route | None,
     comm: BatchComm | None,
     att_source: Tensor,
-    att_destination: Tensor,
+    att_destination: Tensor | None,
     *,
     negative_slope: float,
     dropout: Callable[[Tensor], Tensor],
     loops: bool,
     scale: Tensor | None = None,
+    of_destinations: Tensor | None = None,
 ) -> Tensor:
     """Exchange rows and attend to them, as :meth:`gsplit.nn.Neighbourhood.attend` says.
 
@@ -49,15 +50,19 @@ def attention_over_neighbours(
         two_way: the in-edges of the layer.
         z: [num_own_sources, H, D] projected rows of the own sources.
         route, comm: of the exchange; None: z are the rows of all sources.
-        att_source, att_destination: [H, D].
+        att_source, att_destination: [H, D]; no ``att_destination`` where the destinations' scores are given.
         negative_slope: slope of the LeakyReLU below 0.
         dropout: multiplies the shares by what it makes of ones.
         loops: whether every destination attends to itself, too; it counts 1 then.
         scale: [edges] in the dtype of z, what each edge counts; None: 1 each.
+        of_destinations: [num_destinations, H] scores of destinations that are not the first own sources, in the dtype
+            that rows like z are added up in; without loops.
 
     Returns:
         [num_destinations, H, D].
     """
+    assert (att_destination is None) == (of_destinations is not None)
+    assert of_destinations is None or not loops
     split = route is not None and comm is not None
     args = _AttentionArgs(
         edges=two_way,
@@ -71,7 +76,7 @@ def attention_over_neighbours(
     )
     returns = split and wants_gradient_back(z, route) if route is not None else False
     token = comm.token if returns and comm is not None else None
-    out, new_token = _Attention.apply(z.flatten(1), att_source, att_destination, token, args)
+    out, new_token = _Attention.apply(z.flatten(1), att_source, att_destination, of_destinations, token, args)
     if new_token is not None and comm is not None:
         comm.token = new_token
     return out.unflatten(1, (z.shape[1], -1))
@@ -107,19 +112,33 @@ class _Attention(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, z: Tensor, att_source: Tensor, att_destination: Tensor, token: Tensor | None, args: _AttentionArgs
+        ctx: Any,
+        z: Tensor,
+        att_source: Tensor,
+        att_destination: Tensor | None,
+        of_destinations: Tensor | None,
+        token: Tensor | None,
+        args: _AttentionArgs,
     ) -> tuple[Tensor, Tensor | None]:
         with without_autocast(z.device):  # types are those of the rows
-            return _Attention._attended(ctx, z, att_source, att_destination, token, args)
+            return _Attention._attended(ctx, z, att_source, att_destination, of_destinations, token, args)
 
     @staticmethod
     def _attended(
-        ctx: Any, z: Tensor, att_source: Tensor, att_destination: Tensor, token: Tensor | None, args: _AttentionArgs
+        ctx: Any,
+        z: Tensor,
+        att_source: Tensor,
+        att_destination: Tensor | None,
+        of_destinations: Tensor | None,
+        token: Tensor | None,
+        args: _AttentionArgs,
     ) -> tuple[Tensor, Tensor | None]:
         kernels, edges = kernels_for(z), args.edges.edges
         num_rows = edges.num_rows
         arrive = None if args.link is None or args.route is None else args.link.start_send(z, args.route)
-        source, destination = _scores(z, att_source), _scores(z[:num_rows], att_destination)
+        source = _scores(z, att_source)
+        destination = of_destinations if att_destination is None else _scores(z[:num_rows], att_destination)
+        assert destination is not None
         received = None if arrive is None else arrive()
         if received is not None:
             source = torch.cat([source, _scores(received, att_source)])
@@ -174,18 +193,17 @@ class _Attention(torch.autograd.Function):
         of_source = _of_scores(z, grad_source[:num_own])
         if received is not None:
             of_source += _of_scores(received, grad_source[num_own:])
-        of_destination = _of_scores(z[:num_rows], grad_destination)
+        of_destination = None if att_destination is None else _of_scores(z[:num_rows], grad_destination)
 
         grad_z = None
         link = None if grad_token is None else args.link
         if ctx.needs_input_grad[0] or link is not None:
 
             def finish(grad_part: Tensor, first: int) -> None:
-                for_source, for_destination = (
-                    _columns(att).t().to(grad_part.dtype) for att in (att_source, att_destination)
-                )
-                grad_part.addmm_(grad_source[first : first + len(grad_part)], for_source)
-                if not first:  # the first rows are the destinations'
+                of_part = grad_source[first : first + len(grad_part)]
+                grad_part.addmm_(of_part, _columns(att_source).t().to(grad_part.dtype))
+                if not first and att_destination is not None:  # the first rows are the destinations'
+                    for_destination = _columns(att_destination).t().to(grad_part.dtype)
                     grad_part[:num_rows].addmm_(grad_destination, for_destination)
 
             start = None
@@ -197,7 +215,8 @@ class _Attention(torch.autograd.Function):
         return (
             grad_z if ctx.needs_input_grad[0] else None,
             _diagonal(of_source, att_source),
-            _diagonal(of_destination, att_destination),
+            None if of_destination is None else _diagonal(of_destination, att_destination),
+            grad_destination if att_destination is None else None,
             grad_token,
             None,
         )

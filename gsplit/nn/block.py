@@ -234,8 +234,9 @@ class Block(Neighbourhood):
         return self.projected(x, project, lambda rows: self._summed(rows, weight=weight))
 
     @override
-    def mean(self, x: Tensor, *, project: nn.Linear | None = None) -> Tensor:
-        scale = self._factor(self.edge_scale, x)
+    def mean(self, x: Tensor, *, project: nn.Linear | None = None, weighted: bool = False) -> Tensor:
+        """As :meth:`Neighbourhood.mean`; ``weighted``: multiply rows by edge weights, and divide by their number."""
+        scale = self._factor(self.edge_weight if weighted and self.edge_weight is not None else self.edge_scale, x)
         return self.projected(x, project, lambda rows: self._summed(rows, weight=scale, mean=True))
 
     @override
@@ -284,12 +285,18 @@ class Block(Neighbourhood):
         self,
         z: Tensor,
         att_source: Tensor,
-        att_destination: Tensor,
+        att_destination: Tensor | None,
         *,
         negative_slope: float,
         dropout: Callable[[Tensor], Tensor],
         loops: bool,
+        of_destinations: Tensor | None = None,
     ) -> Tensor:
+        """As :meth:`Neighbourhood.attend`.
+
+        Where destinations are not among the sources, ``of_destinations`` [num_destinations, heads] are their scores,
+        in the dtype that rows like z are added up in; then there is no ``att_destination``, and there are no loops.
+        """
         self._check_rows(z)
         self._check_rows_alone()
         return attention_over_neighbours(
@@ -303,6 +310,7 @@ class Block(Neighbourhood):
             dropout=dropout,
             loops=loops,
             scale=self._factor(self.edge_scale, z),
+            of_destinations=of_destinations,
         )
 
 

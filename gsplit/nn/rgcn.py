@@ -3,7 +3,9 @@
     h_v' = W_t h_v + b_t + sum over relations r into t of W_r mean(h_u for u in N_r(v))       v of type t
 
 With bases W_r = sum over b of a_rb V_b. DGL's ``HeteroGraphConv`` of ``GraphConv`` and PyG's ``HeteroConv`` of
-``SAGEConv`` compute the same, but for weights of their own of each term.
+``SAGEConv`` compute the same, but for weights of their own of each term. With edge weights the mean is that of
+w_uv h_u, divided by the number of in-edges and not by their weights: so do DGL's ``GraphConv(norm="right")`` and
+PyG's ``GraphConv(aggr="mean")``.
 """
 
 from __future__ import annotations
@@ -13,15 +15,16 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from typing_extensions import Unpack
+from typing_extensions import Unpack, override
 
+from gsplit.nn.block import Block
 from gsplit.nn.layered import Between
-from gsplit.nn.typed_block import TypedNeighbourhood
-from gsplit.nn.typed_layered import TypedLayeredModel
+from gsplit.nn.relational import RelationalConv
+from gsplit.nn.typed_layered import LayerEnds, TypedLayeredModel
 from gsplit.sampling.reach import Reach
 
 
-class RGCNConv(nn.Module):
+class RGCNConv(RelationalConv):
     """One layer of R-GCN.
 
     Args:
@@ -30,6 +33,7 @@ class RGCNConv(nn.Module):
         types: numbers of the destinations' types.
         relations: the source and destination type of each relation of the layer, by its number.
         bases: matrices that those of all relations are sums of; None: each relation has its own.
+        edge_weights: multiply rows by the edge weights, where a relation's block carries any.
         on_features: the sources are features as they were loaded, whose gradients nobody wants.
 
     Raises:
@@ -51,12 +55,12 @@ class RGCNConv(nn.Module):
         relations: Mapping[int, tuple[int, int]],
         *,
         bases: int | None = None,
+        edge_weights: bool = False,
         on_features: bool = False,
     ) -> None:
-        super().__init__()
-        self.out_features, self.relations = out_features, dict(relations)
-        self.projected = _projected_first(in_features, out_features, self.relations, 1 if on_features else 2)
-        self.lin_self = nn.ModuleDict({str(t): nn.Linear(in_features[t], out_features) for t in types})
+        ways = 1 if on_features else 2
+        super().__init__(in_features, out_features, types, relations, projected_features=out_features, ways=ways)
+        self.edge_weights = edge_weights
         widths = {in_features[source] for source, _ in relations.values()}
         if bases is not None and bases < 1:
             raise ValueError(f"there must be at least 1 basis, not {bases}")
@@ -75,6 +79,7 @@ class RGCNConv(nn.Module):
             nn.init.xavier_uniform_(self.bases)
             nn.init.xavier_uniform_(self.coefficients)
 
+    @override
     def weights(self) -> dict[int, Tensor]:
         """The matrix of each relation, [out, in], by its number."""
         if self.bases is None or self.coefficients is None:
@@ -82,48 +87,16 @@ class RGCNConv(nn.Module):
         matrices = torch.einsum("rb,boi->roi", self.coefficients, self.bases)
         return dict(zip(self.relations, matrices.unbind(), strict=True))
 
-    def forward(self, block: TypedNeighbourhood, xs: Sequence[Tensor]) -> list[Tensor]:
-        """Rows of the destinations by type for rows of the own sources by type.
-
-        Args:
-            block: of the layer.
-            xs: [T][num_own_sources, in].
-
-        Returns:
-            [T][num_destinations, out]; of types that the layer has not [0, out].
-        """
-        weights, rows = self.weights(), list(xs)
-        for type_, relations in self.projected.items():
-            rows[type_] = functional.linear(xs[type_], torch.cat([weights[r] for r in relations]))
-        sources = block.exchange(rows)
-        out = [xs[0].new_empty((0, self.out_features)) for _ in xs]
-        for name, linear in self.lin_self.items():
-            type_ = int(name)
-            out[type_] = linear(xs[type_][: block.num_destinations[type_]])
-        for relation, (source, destination) in self.relations.items():
-            of_relation = block.relation(relation)
-            if source in self.projected:
-                at = self.projected[source].index(relation) * self.out_features
-                mean = of_relation.mean(sources[source][:, at : at + self.out_features].contiguous())
-            elif weights[relation].shape[0] < weights[relation].shape[1]:
-                mean = of_relation.mean(functional.linear(sources[source], weights[relation]))
-            else:
-                mean = functional.linear(of_relation.mean(sources[source]), weights[relation])
-            out[destination] = out[destination] + mean
-        return out
-
-
-def _projected_first(
-    in_features: Mapping[int, int], out_features: int, relations: Mapping[int, tuple[int, int]], ways: int
-) -> dict[int, list[int]]:
-    """Return the types whose rows travel projected by all relations out of them, with these: it is narrower.
-
-    Projected rows travel two ways, for their gradients come back; rows as they are ``ways``.
-    """
-    out_of: dict[int, list[int]] = {}
-    for relation, (source, _) in relations.items():
-        out_of.setdefault(source, []).append(relation)
-    return {s: each for s, each in out_of.items() if 2 * len(each) * out_features < ways * in_features[s]}
+    @override
+    def term(
+        self, relation: int, of_relation: Block, rows: Tensor, weight: Tensor, own: Tensor, *, is_projected: bool
+    ) -> Tensor:
+        """The mean over the in-edges, projected: before it where that is narrower."""
+        narrows = weight.shape[0] < weight.shape[1]
+        if narrows and not is_projected:
+            rows = functional.linear(rows, weight)
+        mean = of_relation.mean(rows, weighted=self.edge_weights)
+        return mean if narrows or is_projected else functional.linear(mean, weight)
 
 
 class RGCN(TypedLayeredModel):
@@ -134,7 +107,7 @@ class RGCN(TypedLayeredModel):
         hidden: width of the hidden layers.
         out_features: width of the output, the number of classes.
         reach: the types of each level and the relations of each layer.
-        bases: of each layer, see :class:`RGCNConv`.
+        bases, edge_weights: of each layer, see :class:`RGCNConv`.
         between: as those of :class:`gsplit.nn.LayeredModel`.
 
     Examples:
@@ -152,11 +125,11 @@ class RGCN(TypedLayeredModel):
         reach: Reach,
         *,
         bases: int | None = None,
+        edge_weights: bool = False,
         **between: Unpack[Between],
     ) -> None:
-        def conv(layer: int, widths: Mapping[int, int], out: int) -> RGCNConv:
-            relations = {r: reach.ends[r] for r in reach.relations[layer]}
-            features = layer == 1 and not between.get("input_projection", True)
-            return RGCNConv(widths, out, reach.types[layer], relations, bases=bases, on_features=features)
+        def conv(_: int, ends: LayerEnds) -> RGCNConv:
+            return RGCNConv(**ends, bases=bases, edge_weights=edge_weights)
 
         super().__init__(in_features, hidden, out_features, conv, reach, **between)
+        self.uses_edge_weight = edge_weights

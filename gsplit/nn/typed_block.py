@@ -15,7 +15,6 @@ from typing_extensions import override
 
 from gsplit.nn.block import Block
 from gsplit.nn.exchange import BatchComm, Route
-from gsplit.nn.neighbourhood import Neighbourhood
 from gsplit.nn.typed_exchange import exchange_types
 
 
@@ -49,8 +48,8 @@ class TypedNeighbourhood(ABC):
         """
 
     @abstractmethod
-    def relation(self, number: int) -> Neighbourhood:
-        """The in-edges of a relation, from all sources of its type, as :meth:`exchange` gives them."""
+    def relation(self, number: int) -> Block:
+        """The in-edges of a relation, from all sources of its type, as :meth:`exchange` gives them; not split."""
 
 
 @dataclass(frozen=True, kw_only=True)

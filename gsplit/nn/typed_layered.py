@@ -8,6 +8,7 @@ others. Types and relations are named by their numbers, which later ones never m
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import TypedDict
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +18,21 @@ from gsplit.nn.typed_block import TypedNeighbourhood
 from gsplit.sampling.reach import Reach
 
 
+class LayerEnds(TypedDict):
+    """What a layer leads from and to: the arguments that every convolution over several types takes."""
+
+    in_features: Mapping[int, int]
+    """Width of the sources of each type of the level below, by its number."""
+    out_features: int
+    """Width of the destinations."""
+    types: Sequence[int]
+    """Numbers of the destinations' types."""
+    relations: Mapping[int, tuple[int, int]]
+    """The source and destination type of each relation of the layer, by its number."""
+    on_features: bool
+    """Whether the sources are features as they were loaded, whose gradients nobody wants."""
+
+
 class TypedLayeredModel(nn.Module):
     """A model that offers its layers one at a time; rows of all types go in and out of each.
 
@@ -24,7 +40,7 @@ class TypedLayeredModel(nn.Module):
         in_features: [T] width of the features of each type; of types that are at no level any.
         hidden: width of the hidden layers.
         out_features: width of the output, the number of classes.
-        conv: makes the convolution of (layer, widths in by type, width out), layer from 1 on.
+        conv: makes the convolution of (layer, what it leads from and to), layer from 1 on.
         reach: the types of each level and the relations of each layer.
         dropout, input_dropout, norm, residual, residual_after, input_projection, output_projection: see
             :class:`gsplit.nn.LayeredModel`.
@@ -41,13 +57,15 @@ class TypedLayeredModel(nn.Module):
 
     activation: Callable[[Tensor], Tensor] = staticmethod(torch.relu)
     """The activation behind each layer but the last."""
+    uses_edge_weight = False
+    """Whether blocks must carry the edge weights of relations that have some."""
 
     def __init__(
         self,
         in_features: Sequence[int],
         hidden: int,
         out_features: int,
-        conv: Callable[[int, Mapping[int, int], int], nn.Module],
+        conv: Callable[[int, LayerEnds], nn.Module],
         reach: Reach,
         *,
         dropout: float = 0.0,
@@ -73,7 +91,17 @@ class TypedLayeredModel(nn.Module):
         first = dict.fromkeys(inputs, hidden) if input_projection else inputs
         widths = [first, *(dict.fromkeys(reach.types[level], outputs[level - 1]) for level in range(1, layers))]
         self.convs = nn.ModuleList(
-            conv(layer, widths[layer - 1], outputs[layer - 1]) for layer in range(1, layers + 1)
+            conv(
+                layer,
+                {
+                    "in_features": widths[layer - 1],
+                    "out_features": outputs[layer - 1],
+                    "types": reach.types[layer],
+                    "relations": {r: reach.ends[r] for r in reach.relations[layer]},
+                    "on_features": layer == 1 and not input_projection,
+                },
+            )
+            for layer in range(1, layers + 1)
         )
         self.head = nn.Linear(hidden, out_features) if output_projection else None
         finished = layers if output_projection else layers - 1

@@ -19,6 +19,19 @@ OPTIONS = {
     "batch": {"norm": "batch", "residual": True, "residual_after": True, "output_projection": True},
     "layer": {"norm": "layer", "output_projection": True},
     "rms": {"norm": "rms", "bases": 3, "input_projection": True},
+    "weights": {"edge_weights": True, "norm": "layer"},
+    "rgat": {"model": "rgat", "heads": 2, "norm": "batch", "residual": True},
+    "rgat on features": {"model": "rgat", "heads": 3, "out_heads": 2, "input_projection": False, "norm": "layer"},
+    "rgat with a head": {
+        "model": "rgat",
+        "heads": 6,
+        "negative_slope": 0.0,
+        "norm": "rms",
+        "output_projection": True,
+    },
+    "projected features": {"hidden": 2, "input_projection": False, "projected": (1,)},
+    "untyped": {"model": "untyped", "norm": "rms"},
+    "untyped on features": {"model": "untyped", "width": 7, "input_projection": False, "norm": "batch"},
 }
 
 
@@ -29,10 +42,9 @@ def check(steps, seed: int, options: dict) -> None:
         assert step["gradients"].keys() == gradients.keys()
         for name, wanted in gradients.items():
             torch.testing.assert_close(step["gradients"][name], wanted, rtol=0, atol=1e-10, msg=name)
-        # Law 3: one message a pair and exchange for all types; before the first layer features have no way back.
-        layers = [layer for layer in step["back"] if layer > 1 or options.get("input_projection", True)]
+        # Law 3: one message a pair and exchange for all types.
         assert step["counters"].forward_messages == sum(step["pairs"].values())
-        assert step["counters"].backward_messages == sum(step["back"][layer] for layer in layers)
+        assert step["counters"].backward_messages == sum(step["back"].values())
 
 
 @pytest.mark.parametrize("name", OPTIONS)
@@ -40,9 +52,16 @@ def test_law_2_of_a_trainer_alone(name):
     check([step_of(ALONE, 3, OPTIONS[name])], 3, OPTIONS[name])
 
 
-@pytest.mark.parametrize(
-    ("world", "name"), [(2, "plain"), (3, "plain"), (4, "plain"), *((3, name) for name in OPTIONS if name != "plain")]
-)
+SPLIT_CASES = [
+    *((world, "plain") for world in (2, 3, 4)),
+    *((3, name) for name in ("features", "bases", "batch", "layer", "rms")),
+    *((2, "weights"), (4, "projected features")),
+    *((2, "rgat"), (3, "rgat on features"), (4, "rgat with a head")),
+    *((3, "untyped"), (4, "untyped on features")),
+]
+
+
+@pytest.mark.parametrize(("world", "name"), SPLIT_CASES)
 def test_law_2_loss_and_all_gradients_equal_the_dense_ones(pool, world, name):
     check(pool.run(world, step_of, 5, OPTIONS[name]), 5, OPTIONS[name])
 

@@ -1,7 +1,7 @@
-"""R-GCN on dense matrices, written from the paper and the help of the flags, and steps of ours beside it.
+"""Models of several types on dense matrices, written from the papers, and steps of ours beside them.
 
 Nothing is shared with ``gsplit.nn`` but the names of the weights. A_r[v, u] counts the edges from u to v that were
-drawn by relation r in a layer.
+drawn by relation r in a layer, W_r[v, u] adds up their weights.
 """
 
 from __future__ import annotations
@@ -10,22 +10,40 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gsplit.engine.typed_blocks import typed_blocks_of
-from gsplit.nn import RGCN, BatchComm, ExchangeCounters
+from gsplit.data import Relation, Schema, VertexType
+from gsplit.data import TypedGraph as StoredGraph
+from gsplit.data.graph import Adjacency
+from gsplit.engine.typed_inputs import TypedSplitLoader
+from gsplit.nn import RGAT, RGCN, BatchComm, ExchangeCounters, UntypedSAGE
 from gsplit.nn.norm import follow_comm
 from gsplit.parallel import SPLIT, reduce_gradients, trainer_grid, with_checker
 from gsplit.sampling import reach_of
+from gsplit.sampling.reach import Reach
 from support import pool as pool_module
 from support.typed_reference import TypedGraph, drawn_edges, sample_typed, typed_sampler
 
 CPU = torch.device("cpu")
 HIDDEN, CLASSES = 6, 3
+MODELS = {"rgcn": RGCN, "rgat": RGAT, "untyped": UntypedSAGE}
 
 
 class Case:
-    """A typed graph with features, a split of it, and a model's options; the same on all trainers for one seed."""
+    """A typed graph with features, a split of it, and a model's options; the same on all trainers for one seed.
 
-    def __init__(self, seed: int, parts: int, **options) -> None:
+    Relations with even numbers have edge weights. ``projected`` are the types whose features travel projected.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        parts: int,
+        *,
+        model: str = "rgcn",
+        hidden: int = HIDDEN,
+        width: int | None = None,
+        projected: tuple[int, ...] = (),
+        **options,
+    ) -> None:
         random = np.random.default_rng(seed)
         sizes, self.target = [1 if seed % 4 == 2 else 23, 31, 5, 0], 0
         ends = [(1, 0), (0, 1), (2, 1), (0, 0), (1, 2), (3, 0), (1, 0), (0, 3)]
@@ -38,7 +56,7 @@ class Case:
         ]
         self.graph = TypedGraph(sizes, ends, lists)
         self.fan_outs = [[3, 2, 2, 2, 2, 2, 0, 2], [2, -1, 0, 3, 2, 2, 2, 2], [2, 2, 2, 0, -1, 2, 1, 2]]
-        self.widths = [5, 9, 4, 3]
+        self.widths = [5, 9, 4, 3] if width is None else [width] * 4
         self.features = [random.standard_normal((n, w)) for n, w in zip(sizes, self.widths, strict=True)]
         self.labels = torch.from_numpy(random.integers(0, CLASSES, sizes[self.target]))
         self.targets = random.permutation(sizes[self.target])[:17]
@@ -52,14 +70,47 @@ class Case:
             of_type[2] = of_type[1]
         self.reach = reach_of(ends, self.fan_outs, self.target)
         self.key = {"epoch": 1, "batch": 2}
+        self.weights = [
+            [random.random(len(row)).astype(np.float32) + 0.1 for row in rows] if r % 2 == 0 else None
+            for r, rows in enumerate(lists)
+        ]
+        self.name, self.projected = model, projected
         torch.manual_seed(seed)
-        self.model = RGCN(self.widths, HIDDEN, CLASSES, self.reach, **options).double()
+        self.model = MODELS[model](self.widths, hidden, CLASSES, self.reach, **options).double()
+
+
+def typed_loader(graph: TypedGraph, weights: list, *, dtype=torch.float64, takes_weights: bool) -> TypedSplitLoader:
+    """A loader of blocks of a graph, with weights [R], None or [N of the destination type][in-edges] float32."""
+    names = [f"t{t}" for t in range(len(graph.sizes))]
+    adjacencies = []
+    for r, of_relation in enumerate(weights):
+        edges = graph.edges(r)
+        flat = None if of_relation is None else np.concatenate([*of_relation, np.empty(0, np.float32)])
+        adjacencies.append(Adjacency(indptr=edges.indptr, indices=edges.indices, edge_weight=flat))
+    nothing = np.empty(0, np.int64)
+    schema = Schema(
+        tuple(VertexType(*each) for each in zip(names, graph.sizes, strict=True)),
+        tuple(Relation(names[s], f"r{r}", names[d]) for r, (s, d) in enumerate(graph.ends)),
+    )
+    stored = StoredGraph(
+        schema=schema,
+        target=0,
+        adjacencies=tuple(adjacencies),
+        features_by_type=(None,) * len(names),
+        labels=nothing,
+        train_idx=nothing,
+        valid_idx=nothing,
+        test_idx=nothing,
+        num_classes=CLASSES,
+    )
+    return TypedSplitLoader(stored, device=CPU, dtype=dtype, weights=takes_weights)
 
 
 def step_of(member, seed: int, options: dict):
     """Loss and gradients of one trainer's part, summed over all; what was sent."""
     case = Case(seed, member.world, **options)
-    sampler = typed_sampler(case.graph, case.offsets, case.fan_outs, target_type=case.target, seed=seed)
+    how = {"target_type": case.target, "seed": seed, "edge_ids": case.model.uses_edge_weight}
+    sampler = typed_sampler(case.graph, case.offsets, case.fan_outs, **how)
     sampler.sample(case.targets, **case.key)
     segment = sampler.segment(member.rank)
     if member.world > 1:
@@ -67,7 +118,7 @@ def step_of(member, seed: int, options: dict):
     group = member.along(SPLIT) if member.world > 1 else None
     counters = ExchangeCounters()
     comm = BatchComm(group, counters, CPU, everyone=member.group, checker=member.checker)
-    blocks = typed_blocks_of(segment, CPU, comm)
+    blocks = typed_loader(case.graph, case.weights, takes_weights=case.model.uses_edge_weight).blocks(segment, comm)
     follow_comm(case.model)
     xs = [torch.from_numpy(rows[segment.vertices_of(t)]) for t, rows in enumerate(case.features)]
     logits = case.model(blocks, xs)
@@ -82,8 +133,13 @@ def step_of(member, seed: int, options: dict):
         layer: sum(any(s.send_counts[q] for s in sends) for q in range(member.world))
         for layer, sends in segment.sends.items()
     }
+    # Features have a way back only where they travel projected.
+    projected = range(len(case.widths)) if options.get("input_projection", True) else case.projected
     back = {
-        layer: sum(any(s.receive_counts[q] for s in sends) for q in range(member.world))
+        layer: sum(
+            any(s.receive_counts[q] for t, s in enumerate(sends) if layer > 1 or t in projected)
+            for q in range(member.world)
+        )
         for layer, sends in segment.sends.items()
     }
     return {"loss": loss.item(), "gradients": gradients, "counters": counters, "pairs": pairs, "back": back}
@@ -108,32 +164,17 @@ def dense_step(seed: int, parts: int, options: dict):
 def _dense(case: Case, splits, state: dict[str, Tensor], options: dict) -> Tensor:
     """Logits of all vertices of the target type; rows of vertices outside a level are nonsense that nobody reads."""
     (split,), layers, sizes = splits, len(case.fan_outs), case.graph.sizes
-    h = [torch.from_numpy(rows) for rows in case.features]
+    h, activation = [torch.from_numpy(rows) for rows in case.features], ACTIVATIONS[case.name]
     if options.get("input_projection", True):
         h = [
-            torch.relu(x @ state[f"projection.{t}.weight"].T + state[f"projection.{t}.bias"])
+            activation(x @ state[f"projection.{t}.weight"].T + state[f"projection.{t}.bias"])
             if f"projection.{t}.weight" in state
             else x
             for t, x in enumerate(h)
         ]
     for layer in range(1, layers + 1):
-        conv, out = f"convs.{layer - 1}.", {}
-        for t, x in enumerate(h):
-            if f"{conv}lin_self.{t}.weight" in state:
-                out[t] = x @ state[f"{conv}lin_self.{t}.weight"].T + state[f"{conv}lin_self.{t}.bias"]
-        relations = list(case.reach.relations[layer])
-        for number, relation in enumerate(relations):
-            source, destination = case.graph.ends[relation]
-            counts = torch.zeros(sizes[destination], sizes[source]).double()
-            for v, _, u in drawn_edges(case.graph, splits, layer, relation):
-                counts[v, u] += 1
-            mean = counts @ h[source] / counts.sum(dim=1, keepdim=True).clamp(min=1)
-            if options.get("bases"):
-                shares = state[conv + "coefficients"][number]
-                weight = (shares[:, None, None] * state[conv + "bases"]).sum(dim=0)
-            else:
-                weight = state[f"{conv}lin_relation.{relation}.weight"]
-            out[destination] = out[destination] + mean @ weight.T
+        drawn = {r: _matrices(case, splits, layer, r) for r in case.reach.relations[layer]}
+        out = CONVOLUTIONS[case.name](case.reach, layer, drawn, h, state, options)
         for t, rows in out.items():
             own = split.vertices[t][: split.sizes[t, layer]]
             out[t] = _behind(case, layer, t, rows, h[t], own, state, options)
@@ -142,8 +183,91 @@ def _dense(case: Case, splits, state: dict[str, Tensor], options: dict) -> Tenso
     return last @ state["head.weight"].T + state["head.bias"] if options.get("output_projection") else last
 
 
+def _matrices(case: Case, splits, layer: int, relation: int) -> tuple[Tensor, Tensor]:
+    """A_r and W_r of a layer."""
+    source, destination = case.graph.ends[relation]
+    counts, weights = torch.zeros(2, case.graph.sizes[destination], case.graph.sizes[source]).double()
+    of_relation = case.weights[relation]
+    for v, place, u in drawn_edges(case.graph, splits, layer, relation):
+        counts[v, u] += 1
+        weights[v, u] += 1 if of_relation is None else float(of_relation[v][place])
+    return counts, weights
+
+
+def _self_terms(reach: Reach, conv: str, layer: int, h, state) -> dict[int, Tensor]:
+    """W_t h_v + b_t, a matrix of each type, of all vertices of the level."""
+    names = {t: f"{conv}lin_self.{t}." for t in reach.types[layer]}
+    return {t: h[t] @ state[name + "weight"].T + state[name + "bias"] for t, name in names.items()}
+
+
+def _rgcn(reach: Reach, layer: int, drawn, h, state, options) -> dict[int, Tensor]:
+    """sum_r W_r mean(h_u), or of w_uv h_u, divided by the number of edges."""
+    conv = f"convs.{layer - 1}."
+    out = _self_terms(reach, conv, layer, h, state)
+    for number, (relation, (counts, weights)) in enumerate(drawn.items()):
+        source, destination = reach.ends[relation]
+        sums = (weights if options.get("edge_weights") else counts) @ h[source]
+        mean = sums / counts.sum(dim=1, keepdim=True).clamp(min=1)
+        if options.get("bases"):
+            shares = state[conv + "coefficients"][number]
+            weight = (shares[:, None, None] * state[conv + "bases"]).sum(dim=0)
+        else:
+            weight = state[f"{conv}lin_relation.{relation}.weight"]
+        out[destination] = out[destination] + mean @ weight.T
+    return out
+
+
+def _rgat(reach: Reach, layer: int, drawn, h, state, options) -> dict[int, Tensor]:
+    """sum_r of softmax by relation and head; the last layer averages its heads."""
+    conv, last = f"convs.{layer - 1}.", layer == reach.num_layers
+    out, slope = _self_terms(reach, conv, layer, h, state), options.get("negative_slope", 0.2)
+    for relation, (counts, _) in drawn.items():
+        source, destination = reach.ends[relation]
+        att_source, att_destination = (state[f"{conv}att_{end}.{relation}"] for end in ("source", "destination"))
+        matrix = state[f"{conv}lin_relation.{relation}.weight"]
+        of_destinations = state.get(f"{conv}lin_destination.{relation}.weight", matrix)
+        heads = len(att_source)
+        assert heads == (options.get("out_heads", 1) if last else options.get("heads", 4))
+        sources = (h[source] @ matrix.T).chunk(heads, dim=1)
+        destinations = (h[destination] @ of_destinations.T).chunk(heads, dim=1)
+        outputs = []
+        for head in range(heads):
+            score = (sources[head] @ att_source[head])[None, :] + (destinations[head] @ att_destination[head])[
+                :, None
+            ]
+            score = torch.where(score > 0, score, slope * score).where(counts > 0, 0)
+            share = counts * score.exp()
+            total = share.sum(dim=1, keepdim=True)
+            outputs.append((share / torch.where(total > 0, total, 1)) @ sources[head])
+        out[destination] = out[destination] + (sum(outputs) / heads if last else torch.cat(outputs, dim=1))
+    return out
+
+
+def _untyped(reach: Reach, layer: int, drawn, h, state, options) -> dict[int, Tensor]:
+    """GraphSAGE on the joint graph: vertices of all types in one matrix, in-edges of all relations in one mean."""
+    conv, sizes = f"convs.{layer - 1}.", [len(rows) for rows in h]
+    begins = np.cumsum([0, *sizes])
+    joint = torch.zeros(begins[-1], begins[-1]).double()
+    for relation, (counts, _) in drawn.items():
+        source, destination = reach.ends[relation]
+        rows, columns = (slice(begins[t], begins[t + 1]) for t in (destination, source))
+        joint[rows, columns] += counts
+    width = state[conv + "lin_self.weight"].shape[1]
+    x = torch.cat([rows if rows.shape[1] == width else torch.zeros(len(rows), width).double() for rows in h])
+    mean = joint @ x / joint.sum(dim=1, keepdim=True).clamp(min=1)
+    own = x @ state[conv + "lin_self.weight"].T + state[conv + "lin_self.bias"]
+    rows = (own + mean @ state[conv + "lin_neigh.weight"].T).split(sizes)
+    return {t: rows[t] for t in reach.types[layer]}
+
+
+# Of (reach, layer, {relation: (A_r, W_r)}, [T] rows of the level below, weights by name, options of the model): rows
+# by type. Types that the level below has not have rows without width.
+CONVOLUTIONS = {"rgcn": _rgcn, "rgat": _rgat, "untyped": _untyped}
+ACTIVATIONS = {"rgcn": torch.relu, "rgat": torch.nn.functional.elu, "untyped": torch.relu}
+
+
 def _behind(case: Case, layer: int, t: int, rows: Tensor, x: Tensor, own, state, options: dict) -> Tensor:
-    """Skip, norm and ReLU. Batch statistics are those of the vertices ``own`` of the level."""
+    """Skip, norm and activation. Batch statistics are those of the vertices ``own`` of the level."""
     ends = layer == len(case.fan_outs) and not options.get("output_projection")
     skip = None
     if options.get("residual"):
@@ -167,5 +291,5 @@ def _behind(case: Case, layer: int, t: int, rows: Tensor, x: Tensor, own, state,
         mean = of_level.sum(dim=0) / number
         variance = ((of_level - mean) ** 2).sum(dim=0) / number
         rows = (rows - mean) / (variance + 1e-5).sqrt() * state[name + "weight"] + state[name + "bias"]
-    rows = torch.relu(rows)
+    rows = ACTIVATIONS[case.name](rows)
     return rows if skip is None else rows + skip

@@ -19,7 +19,6 @@ from torch import Tensor
 from gsplit.data import Layout
 from gsplit.device.precision import Precision
 from gsplit.engine.evaluation.exact import MAX_EDGES, MAX_ROW_BYTES, LevelRows, bounds_by_parts, pieces
-from gsplit.engine.typed_blocks import typed_blocks_of
 from gsplit.engine.typed_inputs import TypedSplitLoader
 from gsplit.features import gather
 from gsplit.host import SharedBuffer
@@ -39,7 +38,7 @@ class TypedExactLevels:
     Args:
         layout: whose vertices they are.
         member: this trainer.
-        loader: of features.
+        loader: of features, and of edge weights where the model takes some.
         levels: two buffers that all trainers map, for the levels in turn.
         precision: in which models are called.
         threads: that gather rows.
@@ -145,7 +144,7 @@ class TypedExactLevels:
             rows = places.places(segment.vertices_of(type_))
             read = gather(memory.view(torch.uint8).numpy(), rows, threads=self._threads)
             xs.append(read.view(memory.dtype).view(count, memory.shape[1]).to(device))
-        return typed_blocks_of(segment, device, None)[1], xs
+        return self._loader.blocks(segment)[1], xs
 
     def _needed(
         self, model: TypedLayeredModel, own: NDArray[np.int64], type_: int, last: int

@@ -8,75 +8,87 @@ import torch
 from support import pool as pool_module
 from support.steps import ALONE, CPU
 from support.typed_graphs import random_typed_graph
+from support.typed_models import ACTIVATIONS, CONVOLUTIONS, MODELS
 
 from gsplit.data import open_layout, write_store
 from gsplit.device.precision import Precision
 from gsplit.engine.evaluation.typed_exact import TypedExactLevels
 from gsplit.engine.typed_inputs import TypedSplitLoader
 from gsplit.host import SharedBuffer
-from gsplit.nn import RGCN
 from gsplit.partition import PartitionConfig, partition
 from gsplit.sampling import reach_of
 
 FAN_OUTS = [[2, 2, 0, 2, 2], [2, 0, 2, 2, 2], [2, 2, 2, 2, 0]]
 HIDDEN = 6
+OPTIONS = {
+    "rgcn": {},
+    "rgcn with weights": {"edge_weights": True},
+    "rgat": {"heads": 3, "out_heads": 2, "attention_dropout": 0.5},
+    "untyped": {},
+}
 
 
 @pytest.fixture(scope="module", params=[3, 5])
 def layout(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("exact")
-    graph = random_typed_graph(3, 5, seed=request.param, empty_type=request.param == 5)
+    graph = random_typed_graph(3, 5, seed=request.param, empty_type=request.param == 5, weighted=True)
     write_store(folder / "store", graph, name="g", source="test")
     partition(PartitionConfig(store=folder / "store", out=folder / "layout", parts=2, method="random"))
     return open_layout(folder / "layout", typed=True)
 
 
-def model_of(layout, **options):
+def model_of(layout, name="rgcn"):
     schema = layout.graph.schema
     widths = [0 if rows is None else rows.shape[1] for rows in layout.graph.features_by_type]
     reach = reach_of([schema.ends(r) for r in range(len(schema.relations))], FAN_OUTS, layout.graph.target)
     torch.manual_seed(1)
-    return RGCN(widths, HIDDEN, layout.graph.num_classes, reach, dropout=0.5, **options).double()
+    model = MODELS[name.split()[0]]
+    return model(widths, HIDDEN, layout.graph.num_classes, reach, dropout=0.5, **OPTIONS[name]).double()
 
 
-def dense_levels(layout, model) -> dict[int, list[torch.Tensor]]:
+def dense_levels(layout, model, name="rgcn") -> dict[int, list[torch.Tensor]]:
     """Level -> vectors of all vertices by type, over all edges of the relations that each layer has weights for."""
     graph, state, reach = layout.graph, model.state_dict(), model.reach
-    counts = [each.num_vertices for each in graph.schema.types]
+    counts, activation = [each.num_vertices for each in graph.schema.types], ACTIVATIONS[name.split()[0]]
     rows = [
         np.empty((n, 0)) if x is None else np.asarray(x) for n, x in zip(counts, graph.features_by_type, strict=True)
     ]
     h = [torch.tensor(each).double() for each in rows]
     for t in reach.types[0]:
-        h[t] = torch.relu(h[t] @ state[f"projection.{t}.weight"].T + state[f"projection.{t}.bias"])
+        h[t] = activation(h[t] @ state[f"projection.{t}.weight"].T + state[f"projection.{t}.bias"])
     levels = {}
     for layer in range(1, reach.num_layers + 1):
-        conv, out = f"convs.{layer - 1}.", [torch.empty(0)] * len(counts)
-        for t in reach.types[layer]:
-            out[t] = h[t] @ state[f"{conv}lin_self.{t}.weight"].T + state[f"{conv}lin_self.{t}.bias"]
-        for relation in reach.relations[layer]:
-            source, to = reach.ends[relation]
-            edges, matrix = graph.adjacencies[relation], torch.zeros(counts[to], counts[source]).double()
-            for v in range(counts[to]):
-                for u in edges.indices[edges.indptr[v] : edges.indptr[v + 1]]:
-                    matrix[v, u] += 1
-            mean = matrix @ h[source] / matrix.sum(dim=1, keepdim=True).clamp(min=1)
-            out[to] = out[to] + mean @ state[f"{conv}lin_relation.{relation}.weight"].T
-        h = levels[layer] = out if layer == reach.num_layers else [torch.relu(each) for each in out]
+        matrices = {r: both_matrices(graph, r, counts) for r in reach.relations[layer]}
+        out = CONVOLUTIONS[name.split()[0]](reach, layer, matrices, h, state, OPTIONS[name])
+        if layer < reach.num_layers:
+            out = {t: activation(rows) for t, rows in out.items()}
+        h = levels[layer] = [out.get(t, torch.zeros(n, 0).double()) for t, n in enumerate(counts)]
     return levels
 
 
-def exact(member, layout, buffers=None, *, max_edges=10):
-    loader = TypedSplitLoader(layout.graph, device=CPU, dtype=torch.float64)
+def both_matrices(graph, relation, counts) -> tuple[torch.Tensor, torch.Tensor]:
+    """[destinations, sources] numbers of edges, and their weights."""
+    source, to = graph.schema.ends(relation)
+    edges, matrices = graph.adjacencies[relation], torch.zeros(2, counts[to], counts[source]).double()
+    for v in range(counts[to]):
+        for e in range(edges.indptr[v], edges.indptr[v + 1]):
+            matrices[0, v, edges.indices[e]] += 1
+            matrices[1, v, edges.indices[e]] += float(edges.edge_weight[e])
+    return matrices[0], matrices[1]
+
+
+def exact(member, layout, buffers=None, *, max_edges=10, weights=False):
+    loader = TypedSplitLoader(layout.graph, device=CPU, dtype=torch.float64, weights=weights)
     buffers = buffers or (SharedBuffer("even"), SharedBuffer("odd"))
     how = {"precision": Precision(dtype=torch.float64), "threads": 1, "max_edges": max_edges}
     return TypedExactLevels(layout, member, loader, buffers, **how)
 
 
+@pytest.mark.parametrize("name", OPTIONS)
 @pytest.mark.parametrize("level", [1, 2, 3])
-def test_vectors_of_every_type_and_level_equal_the_dense_ones(layout, level):
-    model = model_of(layout)
-    levels, dense = exact(ALONE, layout), dense_levels(layout, model)
+def test_vectors_of_every_type_and_level_equal_the_dense_ones(layout, level, name):
+    model = model_of(layout, name)
+    levels, dense = exact(ALONE, layout, weights=model.uses_edge_weight), dense_levels(layout, model, name)
     for type_ in model.reach.types[level]:
         ids = np.arange(layout.graph.schema.types[type_].num_vertices)[::2]
         found = [*levels.vectors(model, levels.own(ids, type_), type_, level)]
