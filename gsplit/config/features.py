@@ -19,9 +19,10 @@ FeatureDtype = Literal["stored", "float32", "float16", "bfloat16"]
 class FeaturesConfig(Checked):
     """Feature rows: which of them trainers keep, and how they load the others."""
 
-    train_features: Annotated[int | None, Range(1), Only(strategy="full")] = None
-    """Width of features that are trained, instead of those that the graph has, if any; with --strategy full. They are
-    drawn from --seed, trained like the weights and saved with them, and are of this graph's vertices alone."""
+    train_features: Annotated[int | None, Range(1), Only(features_trained=True)] = None
+    """Width of features that are trained: of the types of vertices that have none; or, with --strategy full, instead
+    of those that the graph has, if any. They are drawn from --seed, trained like the weights and saved with them, and
+    are of this graph's vertices alone."""
     normalize_features: Annotated[bool, Only(train_features=None), RESULTS] = False
     """Divide each feature row by the sum of its absolute values."""
     feature_dtype: Annotated[FeatureDtype, Only(train_features=None), RESULTS] = "stored"

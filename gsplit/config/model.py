@@ -10,7 +10,9 @@ from gsplit.config.flags import Aliases
 from gsplit.config.rules import RESULTS, AsksForNothing, Only
 from gsplit.errors import InputError
 
-MODELS = ("sage", "gat", "gcn")
+MODELS = ("sage", "gat", "gcn", "rgcn")
+TYPED = ("rgcn",)
+"""Models of several types of vertices."""
 Norm = Literal["none", "layer", "rms", "batch"]
 Normalization = Literal["both", "mean"]
 PrecisionName = Literal["32", "bf16-mixed", "16-mixed", "64", "auto", "32-true", "64-true"]
@@ -28,8 +30,8 @@ class ModelConfig(Checked):
     """The model: its class, its sizes and what stands between its layers."""
 
     model: str = "sage"
-    """sage (GraphSAGE with mean aggregation), gat, gcn, or package.module:Class, a module of yours written for PyG,
-    DGL or GSplit (docs/bring_your_own_model.md)."""
+    """sage (GraphSAGE with mean aggregation), gat, gcn; rgcn on a graph of several types; or package.module:Class, a
+    module of yours written for PyG, DGL or GSplit (docs/bring_your_own_model.md)."""
     model_args: str = ""
     """Arguments for the constructor of such a class, as NAME=VALUE,NAME=VALUE."""
     num_layers: Annotated[int | None, Range(1)] = None
@@ -46,8 +48,8 @@ class ModelConfig(Checked):
     """Add to the output of each layer its own input (a skip connection)."""
     residual_after: Annotated[bool, Only(residual=True)] = False
     """Add it behind activation and dropout (as ScaleGNN), not before normalisation and activation."""
-    input_projection: bool = False
-    """Project the features to the hidden width before the first layer."""
+    input_projection: bool | None = None
+    """Project the features to the hidden width before the first layer. By default with rgcn, by type."""
     output_projection: bool = False
     """Let the last layer be a hidden one, too, and project it to the classes."""
     heads: Annotated[int, Range(1), Only(model="gat"), Aliases(("--num-heads",))] = 4
@@ -62,6 +64,8 @@ class ModelConfig(Checked):
     """gcn: both (symmetric, by the degrees of the whole graph) or mean."""
     self_loops: Annotated[bool, Only(model=("gat", "gcn"))] = True
     """gat, gcn: let each vertex be its own neighbour; --no-self-loops where the graph has loops already."""
+    bases: Annotated[int | None, Range(1), Only(model="rgcn")] = None
+    """rgcn: matrices that those of all relations are sums of. By default each relation has one of its own."""
     precision: Annotated[PrecisionName | None, RESULTS] = None
     """32, the default, or 64: the bits of the floating numbers that the model computes in. bf16-mixed: parameters,
     their gradients and sums, losses and the optimizer stay float32; products, hidden rows and feature rows are
@@ -75,6 +79,11 @@ class ModelConfig(Checked):
     def share_dropped(self) -> float:
         """The share of hidden values that is dropped: as given, or what their width asks for."""
         return self.dropout if self.dropout is not None else 0.5 if self.hidden >= WIDE else 0.0
+
+    @property
+    def projects(self) -> bool:
+        """Whether features are projected: as given, or what the model asks for."""
+        return self.model in TYPED if self.input_projection is None else self.input_projection
 
     def __post_init__(self) -> None:
         super().__post_init__()

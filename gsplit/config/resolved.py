@@ -42,8 +42,9 @@ class Placed(TrainConfig):
     def of(
         cls, asked: TrainConfig, trainers: int, device: str, task: TaskName = "vertices", hosts: int = 1
     ) -> Placed:
-        """Return what is known before an engine decides: trainers, devices, layers, dropout, precision and task."""
+        """Return what is known before an engine decides: trainers, devices, layers, precision, task and the like."""
         known = {"gpus": trainers, "device": device, "num_layers": asked.layers, "dropout": asked.share_dropped}
+        known |= {"input_projection": asked.projects}
         known |= {"precision": asked.precision or "32", "task": task, "hosts": hosts}
         return cls(**(vars(asked) | known))
 

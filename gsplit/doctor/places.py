@@ -53,7 +53,7 @@ def examine_places(place: Place, layout: Path | None, silence_s: float) -> list[
         InputError: where the trainers do not meet, differ in what must be the same, or have no way to each other.
     """
     with met(place, silence_s) as meeting:
-        checksum = None if layout is None else open_layout(layout).checksum
+        checksum = None if layout is None else open_layout(layout, typed=True).checksum
         first = meeting.gather("checksum", checksum)[0]
         if checksum != first:
             raise InputError(f"{layout} is another layout than that of trainer 0; copy one layout to all hosts")

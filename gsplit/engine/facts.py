@@ -37,6 +37,7 @@ def facts_of(
         "task": task,
         "several_types": several_types or Not("where vertices are of one type"),
         "built_in_loss": is_built_in(own_loss),
+        "features_trained": several_types or config.strategy == "full" or Not(f"with --strategy {config.strategy}"),
         "sampler_processes": config.samplers > 0 or Not("with --samplers 0"),
         "splits": _splits(config),
         "rows_exchanged": _rows_exchanged(config),

@@ -119,6 +119,11 @@ class SplitLoader:
             seconds={},
         )
 
+    @property
+    def weights(self) -> bool:
+        """Whether segments must carry edge ids."""
+        return self.edges.weights
+
     def inputs(self, segment: Segment, comm: BatchComm | None) -> Inputs:
         """Blocks and features of a split.
 
@@ -304,13 +309,14 @@ def _views(data: Tensor) -> Callable[[int, int, torch.dtype], Tensor]:
 
 def segment_counts(segment: Segment) -> dict[str, int]:
     """Count a split's edges, vertices of each level and bytes of the segment (docs/formats.md, "Run")."""
+    sizes = [sum(of_types) for of_types in zip(*segment.levels, strict=True)]
     return {
         "sampled_edges": segment.num_edges,
         "computed_edges": segment.num_computed_edges,
-        "computed_vertices": sum(segment.level_sizes[1:]),
+        "computed_vertices": sum(sizes[1:]),
         "segment_bytes": segment.num_bytes,
         **_pair_counts(segment),
-        **{level_name(level): size for level, size in enumerate(segment.level_sizes)},
+        **{level_name(level): size for level, size in enumerate(sizes)},
     }
 
 

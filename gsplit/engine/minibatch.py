@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from gsplit.features import LoadCounters
 from gsplit.kernels import StoredRows
-from gsplit.nn import BatchComm, Block, Neighbourhood, PairBlock
+from gsplit.nn import BatchComm, Block, Neighbourhood, PairBlock, TypedBlock, TypedNeighbourhood
 from gsplit.supply.ring import Handle
 
 
@@ -25,10 +25,11 @@ class MiniBatch:
     """Number of targets of all trainers."""
     comm: BatchComm
     """What its collectives share."""
-    blocks: Mapping[int, Neighbourhood]
+    blocks: Mapping[int, Neighbourhood] | Mapping[int, TypedNeighbourhood]
     """Block of each layer, 1 .. L."""
-    x: Tensor | StoredRows
-    """[n_0, D] features of the inputs; stored rows only on the CPU, and for a model that reads them."""
+    x: Tensor | StoredRows | tuple[Tensor | Callable[[], Tensor], ...]
+    """[n_0, D] features of the inputs; stored rows only on the CPU, and for a model that reads them. Of several types
+    those of each, [T][n_0, D]; where they are trained, what gives them when the model is called."""
     labels: Tensor
     """[n_L] or [n_L, C] labels of the own targets."""
     loaded: LoadCounters
@@ -65,15 +66,23 @@ class MiniBatch:
 
     def logits(self, model: nn.Module) -> Tensor:
         """Logits of the own targets [n_L, C], by a model of this trainer; all trainers make the call."""
-        out: Tensor = model(self.blocks, self.x)
+        out: Tensor = model(self.blocks, self.features())
         return out
+
+    def features(self) -> Tensor | StoredRows | list[Tensor]:
+        """The features as a model takes them; those that are trained as they are now."""
+        if isinstance(self.x, tuple):
+            return [rows() if callable(rows) else rows for rows in self.x]
+        return self.x
 
     def tensors(self) -> Iterator[Tensor]:
         """All that was loaded, one tensor of each piece of memory: those of a segment share theirs."""
-        loaded: list[object] = [self.x, self.labels, self.target_weights]
+        xs = self.x if isinstance(self.x, tuple) else (self.x,)
+        loaded: list[object] = [*xs, self.labels, self.target_weights]
         if self.pairs is not None:
             loaded += (getattr(self.pairs, field.name) for field in fields(self.pairs))
         for block in self.blocks.values():
-            if isinstance(block, Block):
-                loaded += (getattr(block, field.name) for field in fields(block))
+            for each in block.blocks if isinstance(block, TypedBlock) else (block,):
+                if isinstance(each, Block):
+                    loaded += (getattr(each, field.name) for field in fields(each))
         yield from {x.untyped_storage().data_ptr(): x for x in loaded if isinstance(x, Tensor)}.values()

@@ -10,7 +10,7 @@ from gsplit.config.parallel import STRATEGIES
 from gsplit.config.sampling import SUBGRAPHS
 from gsplit.data import Layout, first_parts
 from gsplit.engine.engines import engine_of
-from gsplit.engine.evaluation import bounds_of
+from gsplit.engine.own_ranges import bounds_of
 from gsplit.engine.run import Run
 from gsplit.sampling import split_offsets
 from gsplit.sampling.links import TrainingPairs
@@ -40,6 +40,7 @@ def shares(run: Run, layout: Layout) -> str | None:
     splits, micro = run.strategy.splits, run.strategy.micro_batches
     # On a grid nothing asks for whole parts.
     offsets = split_offsets(layout, splits) if config.grid is None else bounds_of(layout, splits)
+    offsets = offsets[layout.graph.target] if layout.graph.schema.is_typed else offsets  # those of the targets
     own = np.histogram(train_idx, offsets)[0] / len(train_idx) * targets / micro
     line = (
         f"a mini-batch has {about}{targets:,.0f} targets, of {together}{named}{_each(np.tile(own, micro), 'about ')}"

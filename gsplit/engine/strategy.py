@@ -77,8 +77,10 @@ class Strategy:
 
 def copied_dtype(config: FeaturesConfig, layout: Layout) -> torch.dtype | None:
     """The type in which rows are copied to memory of their own; None where they stay as they are stored."""
+    if config.feature_dtype == "stored":
+        return None
     assert layout.graph.features is not None
-    if config.feature_dtype in ("stored", layout.graph.features.dtype.name):
+    if config.feature_dtype == layout.graph.features.dtype.name:
         return None
     dtype: torch.dtype = getattr(torch, config.feature_dtype)
     return dtype
@@ -193,8 +195,8 @@ def _is_data_parallel(config: ParallelConfig, split_group: int) -> bool:
     return split_group == 1 and (config.gpus != 1 or config.strategy == "data")
 
 
-def cache_of(config: Placed, split_group: int) -> tuple[CacheName, str | None]:
-    """Kind of the caches, and the size of each; None without one.
+def cache_of(config: Placed, split_group: int, *, typed: bool = False) -> tuple[CacheName, str | None]:
+    """Kind of the caches, and the size of each; None without one, as where vertices have several types.
 
     Raises:
         InputError: for one that does not go with the strategy.
@@ -207,6 +209,7 @@ def cache_of(config: Placed, split_group: int) -> tuple[CacheName, str | None]:
                 "--cache partitioned (Quiver's) or --cache replicated (PaGraph's)"
             )
         wanted = config.cache_size is not None or (not data_parallel and config.device != accelerator.HOST)
+        wanted = wanted and not typed
         cache = "partitioned" if wanted else "none"
     if cache == "replicated" and not data_parallel:
         raise InputError(

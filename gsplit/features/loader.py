@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -54,6 +54,11 @@ class LoadCounters:
     """Bytes of the rows from the host, as stored."""
     device_to_device_bytes: int = 0
     """Bytes of the rows from other trainers, as stored."""
+
+    def __add__(self, other: LoadCounters) -> LoadCounters:
+        return LoadCounters(
+            **{field.name: getattr(self, field.name) + getattr(other, field.name) for field in fields(self)}
+        )
 
     def add(self, places: Places, row_bytes: int) -> None:
         """Count the rows of a list of vertices, and their bytes."""

@@ -189,7 +189,7 @@ def lead(meeting: Meeting, run: Run, work: Work, position: Position) -> dict[str
         "%d trainers on %d host%s, %d on each, on %s", place.world, place.hosts, "s" * (place.hosts > 1), place.here,
         described(run.config.device, place.here),
     )  # fmt: skip
-    layout = open_layout(run.layout, trusted=True)
+    layout = open_layout(run.layout, trusted=True, typed=True)
     if (line := shares(run, layout)) is not None:
         logger.info(line)
     decided = Decided(run=run, work=work, position=position, checksum=layout.checksum, token=secrets.token_hex(8))
@@ -208,7 +208,7 @@ def follow(meeting: Meeting, own: Path | None) -> dict[str, Any]:
     if not isinstance(decided, Decided):
         return decided  # the summary of a run that was over already
     path = decided.run.layout if own is None else real_path(own)
-    layout = open_layout(path)
+    layout = open_layout(path, typed=True)
     if layout.checksum != decided.checksum:
         raise InputError(f"{path} is another layout than that of trainer 0; copy one layout to all hosts")
     run = replace(decided.run, config=replace(decided.run.config, layout=path))

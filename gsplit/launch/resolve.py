@@ -51,6 +51,7 @@ from gsplit.engine.tasks.links import (
     for_links,
     task_named,
 )
+from gsplit.engine.typed.refused import check_features, check_flags
 from gsplit.engine.whole import WholeGraph
 from gsplit.engine.whole.fitting import quickest
 from gsplit.errors import InputError
@@ -94,8 +95,11 @@ def resolve(
         raise InputError("--dry-run shows the plans of --strategy full; add it, or drop --dry-run")
     if config.dry_run and config.check_model:
         raise InputError("--dry-run and --check-model each show something else and train nothing; drop one")
-    layout = open_layout(real_path(config.layout))
-    _check_features(layout, config)
+    layout = open_layout(real_path(config.layout), typed=True)
+    check_flags(config, layout, handed_over=model is not None)
+    typed = layout.graph.schema.is_typed
+    if not typed:
+        _check_features(layout, config)
     if (task := task_named(config, layout)) == "links":
         check_links(config, layout)
         if (line := excludes_much(config, layout)) is not None:
@@ -122,10 +126,13 @@ def resolve(
     else:
         own = _loss_of_labels(asked, layout, loss)
     placed, width = Placed.of(asked, trainers, device, task, hosts), asked.train_features
-    described = describe(placed, layout.graph if width is None else with_width(layout.graph, width), model)
+    if typed:
+        check_features(placed, layout.graph, str(layout.path))
+    graph = layout.graph if width is None or typed else with_width(layout.graph, width)
+    described = describe(placed, graph, model)
     placed = _with_plan(_with_rows(placed, layout, described), asked, layout, described)
     engine, resolved = resolved_by_engine(placed, layout)
-    facts = facts_of(resolved, "links" if task == "links" else layout.graph.task, described, own)
+    facts = facts_of(resolved, "links" if task == "links" else layout.graph.task, described, own, several_types=typed)
     without_effect = tuple(flags_without_effect(asked, facts, described))
     refuse(without_effect, asked, before)
     if facts["sums_exchanged"] is not True:
@@ -193,6 +200,8 @@ def _precision(config: TrainConfig, device: str) -> PrecisionName:
 
 def _with_rows(config: Placed, layout: Layout, described: Described) -> Placed:
     """The configuration with the type of the feature rows that a run copies, where the precision decides it."""
+    if layout.graph.schema.is_typed:
+        return config
     rows, features = Precision.named(config.precision).rows, layout.graph.features
     if rows != torch.bfloat16 or config.feature_dtype != "stored" or config.strategy == "full" or features is None:
         return config
@@ -333,8 +342,8 @@ def _check_trainable(layout: Layout) -> None:
 
 def _say_rounded(config: TrainConfig, layout: Layout) -> None:
     """Say where features are loaded in less than they are stored in."""
-    features = layout.graph.features
-    if features is None or features.dtype.name != "float64" or config.precision == "64" or config.train_features:
+    features = [rows for rows in layout.graph.features_by_type if rows is not None and rows.dtype.name == "float64"]
+    if not features or config.precision == "64" or config.train_features:
         return
     logger.info(
         "%s has float64 features, and the model computes in --precision %s: rows are rounded when they are loaded; "

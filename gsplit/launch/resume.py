@@ -65,7 +65,7 @@ def resume_config(config: TrainConfig) -> tuple[TrainConfig, Before | None]:
     if config.gpus == before.gpus and (before.layout is None or real_path(layout) != real_path(before.layout)):
         config = replace(config, gpus=None)
     if config.strategy == "full" and (config.grid is not None or config.replication is not None):
-        config = without_the_plan_before(config, before, config.gpus or open_layout(layout).parts)
+        config = without_the_plan_before(config, before, config.gpus or open_layout(layout, typed=True).parts)
     return config, Before(config=before, written=written)
 
 
@@ -99,7 +99,7 @@ class Resumed:
         Raises:
             InputError: where it cannot, or the checkpoint is missing or damaged.
         """
-        folder, layout = run.folder, open_layout(run.layout, trusted=True)
+        folder, layout = run.folder, open_layout(run.layout, trusted=True, typed=True)
         if _written(folder / CONFIG) != before.written:
             raise InUse(f"another process has gone on with {folder} since this one looked; start again")
         saved = checkpoint.describe_state(folder, checkpoint.CHECKPOINT)

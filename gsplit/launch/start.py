@@ -58,7 +58,7 @@ def launch(run: Run, trainer: Callable[..., dict[str, Any] | None], position: Po
     with ExitStack() as held:
         trainers = "1 trainer" if run.trainers == 1 else f"{run.trainers} trainers"
         logger.info("%s on %s", trainers, described(run.config.device, run.trainers))
-        layout = open_layout(run.layout, trusted=True)
+        layout = open_layout(run.layout, trusted=True, typed=True)
         if (line := shares(run, layout)) is not None:
             logger.info(line)
         shared = held.enter_context(closing(Shared.create(run.trainers)))

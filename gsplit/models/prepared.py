@@ -98,7 +98,8 @@ def check(model: nn.Module, layers: int, graph: GraphArrays) -> CheckedModel:
     if hasattr(model, "forward_layer") and len(getattr(model, "level_widths", ())) != layers + 1:
         raise InputError(f"the model {name} has forward_layer, so it needs level_widths: {layers + 1} widths")
     widths: Any = getattr(model, "level_widths", ())
-    if len(widths) and int(widths[0]) != graph.num_features:
+    typed = graph.schema.is_typed
+    if len(widths) and not typed and int(widths[0]) != graph.num_features:
         raise InputError(
             f"the model {name} takes {widths[0]} features (its level_widths[0]), but there are {graph.num_features}"
         )
@@ -106,7 +107,7 @@ def check(model: nn.Module, layers: int, graph: GraphArrays) -> CheckedModel:
         raise InputError(
             f"the model {name} has no convolution of PyG or DGL and no forward(blocks, x), so it cannot see the graph"
         )
-    lonely = int((np.diff(graph.indptr) == 0).sum())
+    lonely = 0 if typed else int((np.diff(graph.indptr) == 0).sum())
     for path, layer in model.named_modules():
         if lonely and getattr(layer, "_allow_zero_in_degree", True) is False:  # DGL's flag
             raise InputError(

@@ -8,17 +8,17 @@ from typing import Any
 
 from torch import nn
 
-from gsplit.config.model import MODELS, ModelConfig
+from gsplit.config.model import MODELS, TYPED, ModelConfig
 from gsplit.config.names import object_named
 from gsplit.config.resolved import Placed
 from gsplit.config.rules import without_effect
 from gsplit.data import GraphArrays
 from gsplit.device.precision import Precision
 from gsplit.errors import InputError
-from gsplit.models import custom
+from gsplit.models import custom, typed
 from gsplit.models.decoding import decoder_of
 from gsplit.models.prepared import Needs, check
-from gsplit.nn import GAT, GCN, SAGE
+from gsplit.nn import GAT, GCN, RGCN, SAGE
 from gsplit.nn.adapters.adapter import Adapter
 from gsplit.nn.decoders import Decoder
 from gsplit.nn.gcn import Divisor
@@ -32,7 +32,7 @@ DECODER = "pair_decoder"
 """Name of a model's part that scores pairs of its vectors; a signature has the same key."""
 CUSTOM = "custom"
 """The name of a model that was handed over as an object."""
-BUILT_IN: dict[str, type[nn.Module]] = dict(zip(MODELS, (SAGE, GAT, GCN), strict=True))
+BUILT_IN: dict[str, type[nn.Module]] = dict(zip(MODELS, (SAGE, GAT, GCN, RGCN), strict=True))
 SHAPE = ("in_features", "hidden", "out_features", "num_layers")
 COMMON = ("norm", "residual", "input_projection")
 LATER = ("residual_after", "output_projection")
@@ -41,10 +41,11 @@ OPTIONS = {
     "sage": COMMON,
     "gat": (*COMMON, "heads", "out_heads", "negative_slope", "loops"),
     "gcn": (*COMMON, "normalization", "loops"),
+    "rgcn": (*COMMON, "bases"),
 }
 """What else of the configuration decides what a model computes; a custom model takes none of it."""
 DROPOUTS_OF_ALL = ("dropout", "input_dropout")
-DROPOUTS = {"sage": DROPOUTS_OF_ALL, "gat": (*DROPOUTS_OF_ALL, "attention_dropout"), "gcn": DROPOUTS_OF_ALL}
+DROPOUTS = dict.fromkeys(MODELS, DROPOUTS_OF_ALL) | {"gat": (*DROPOUTS_OF_ALL, "attention_dropout")}
 """What of the configuration decides how a model is trained, and no signature holds."""
 FLAGS = {"loops": "self_loops"}
 """The option's name in the configuration, where it is another."""
@@ -102,7 +103,7 @@ def describe(config: Placed, graph: GraphArrays, model: nn.Module | None) -> Des
         options = {name: FLAGS.get(name, name) for name in OPTIONS[config.model]}
         signature = {
             "model": config.model,
-            "in_features": graph.num_features,
+            **(typed.described(config, graph) if config.model in TYPED else {"in_features": graph.num_features}),
             "hidden": config.hidden,
             "out_features": graph.num_classes,
             "num_layers": config.num_layers,
@@ -184,7 +185,7 @@ def _built_in(signature: dict[str, Any], config: ModelConfig | None = None) -> n
     if config is not None:
         wanted |= {key: getattr(config, key) for key in DROPOUTS[name]} | {"dropout": config.share_dropped}
     try:
-        return BUILT_IN[name](**wanted)
+        return BUILT_IN[name](**(typed.with_reach(wanted, signature) if name in TYPED else wanted))
     except (RuntimeError, MemoryError, OverflowError) as error:  # what PyTorch raises where it gets no memory
-        widths = f"{signature['in_features']:,} features and hidden layers {signature['hidden']:,} wide"
+        widths = f"{signature['in_features']} features and hidden layers {signature['hidden']:,} wide"
         raise InputError(f"no {name} of {widths} can be made: {str(error).splitlines()[0]}") from None

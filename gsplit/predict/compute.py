@@ -20,11 +20,12 @@ from torch import Tensor, nn
 
 from gsplit.data import open_layout
 from gsplit.device.precision import Precision
-from gsplit.engine.evaluation import forward_to, own_range
+from gsplit.engine.evaluation import forward_to
 from gsplit.engine.evaluation.vectors import Vectors
 from gsplit.engine.inputs import SplitLoader
 from gsplit.engine.objective import objective_of
 from gsplit.engine.objectives.regression import missing_where_not_finite
+from gsplit.engine.own_ranges import own_range
 from gsplit.engine.rows.loading import host_rows
 from gsplit.engine.rows.shared import Shared
 from gsplit.errors import InputError

@@ -73,7 +73,7 @@ def main(parent: int, commands_fd: int, reports_fd: int, slot_fds: list[int]) ->
 
 def _serve(commands: Connection, reports: Connection, ring: Ring) -> None:
     spec: SamplerSpec = commands.recv()
-    micro_batches = MicroBatches(open_layout(spec.layout, trusted=True), spec)
+    micro_batches = MicroBatches(open_layout(spec.layout, trusted=True, typed=True), spec)
     while True:
         command: Ticket | Assignment = commands.recv()
         begun_ns, start_s = time.time_ns(), time.perf_counter()

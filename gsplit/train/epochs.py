@@ -320,7 +320,7 @@ def layout_of_work(trainer: Trainer) -> dict[str, Any]:
         "strategy": "split" if name in SAMPLED and strategy.micro_batches == 1 else name,
         "split_group": strategy.splits,
         "cache": strategy.cache,
-        "rows_cached": sum(trainer.loading.cache_rows),
+        "rows_cached": sum(trainer.cache_rows),
     }
 
 

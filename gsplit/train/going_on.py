@@ -120,7 +120,7 @@ def _resumed(config: TrainConfig, out: Path) -> TrainConfig:
     before = TrainConfig.from_json(out / CONFIG)
     layout = config.layout
     if layout is not None and is_store_of_run(config):
-        if open_layout(out / LAYOUT).store_checksum != open_store(layout).checksum:
+        if open_layout(out / LAYOUT, typed=True).store_checksum != open_store(layout, typed=True).checksum:
             raise InputError(f"the run in {out} trained on another store than {layout}; choose another --out")
         layout = real_path(out) / LAYOUT
     return replace(

@@ -29,7 +29,7 @@ from gsplit.engine.minibatch import MiniBatch
 from gsplit.engine.step import StepResult, backward
 from gsplit.errors import InputError
 from gsplit.models.registry import decoder_in
-from gsplit.nn import Neighbourhood, PairBlock
+from gsplit.nn import Neighbourhood, PairBlock, TypedNeighbourhood
 from gsplit.nn.decoders import Decoder
 from gsplit.train.epochs import Epochs
 from gsplit.train.finite import check_mini_batch
@@ -58,10 +58,11 @@ class Batch:
     """Current epoch, from 0."""
     number: int
     """Number of the mini-batch in its epoch, from 0."""
-    blocks: Mapping[int, Neighbourhood]
+    blocks: Mapping[int, Neighbourhood] | Mapping[int, TypedNeighbourhood]
     """Block of each layer, 1 .. L."""
     x: Any
-    """[n_0, D] features of the inputs, as the model takes them: a tensor; on the CPU perhaps rows where they lie."""
+    """[n_0, D] features of the inputs, as the model takes them: a tensor; on the CPU perhaps rows where they lie; of
+    several types a list of those of each."""
     labels: Tensor
     """[n_L] or [n_L, C] labels of the own targets, perhaps of none."""
     global_ids: NDArray[np.int64]
@@ -146,9 +147,9 @@ class Loop:
                 epoch=mini_batch.epoch,
                 number=mini_batch.batch,
                 blocks=mini_batch.blocks,
-                x=mini_batch.x,
+                x=mini_batch.features(),
                 labels=mini_batch.labels,
-                global_ids=layout.permutation[mini_batch.targets],
+                global_ids=layout.permutations[layout.graph.target][mini_batch.targets],
                 num_targets=mini_batch.num_targets,
                 pairs=mini_batch.pairs,
             )

@@ -87,7 +87,7 @@ def _finished(trainer: Trainer) -> dict[str, Any] | None:
         "seconds_per_epoch": sum(seconds) / len(seconds) if seconds else None,
         "test_seconds": round(test_s, 4),
         **now,
-        "cache_rows": trainer.loading.cache_rows,
+        "cache_rows": trainer.cache_rows,
         "changed": any(record.get(key, value) != value for record in records for key, value in now.items()),
         "samplers": trainer.run.samplers,
         "stages": totals(records, "stages"),

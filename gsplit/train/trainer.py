@@ -30,9 +30,11 @@ from gsplit.engine.run import Run
 from gsplit.engine.tasks.links import open_for
 from gsplit.engine.tasks.named import task_of
 from gsplit.engine.tasks.vertices import VertexTask
+from gsplit.engine.typed.trained import TypedTrainedRows
 from gsplit.features import EdgeLoader
 from gsplit.models.initial import load_initial
 from gsplit.models.registry import DECODER, decoder_in
+from gsplit.models.typed import trained_types
 from gsplit.nn import GAT, GCN, SAGE
 from gsplit.optim import Steps, optimizer_of
 from gsplit.parallel import EarlySums, Member, with_checker, with_mail
@@ -68,15 +70,20 @@ class Trainer(Components):
         layout = open_for(run.config)
         check_room(run, layout, member)
         self.trained = None
-        if run.config.train_features is not None:
-            self.trained = TrainedFeatures(run, layout, member, shared.features, shared.levels[0])
-            layout = self.trained.layout
+        typed = layout.graph.schema.is_typed
+        if typed and (types := trained_types(run.config, layout.graph)):
+            self.trained = TypedTrainedRows(run, layout, types, member, shared.features, shared.levels[0])
+        elif run.config.train_features is not None and not typed:
+            trained_features = TrainedFeatures(run, layout, member, shared.features, shared.levels[0])
+            self.trained, layout = trained_features, trained_features.layout
         self.layout = layout
         self.model = _same_model(run, member, layout.graph.num_classes)
-        self.edges = EdgeLoader(
-            layout.graph, device=member.device, dtype=run.dtype, estimate=run.config.estimate, **run.needs
-        )
-        self.loading = Loading(run, layout, member, shared)
+        self.loading = None
+        if not typed:
+            self.edges = EdgeLoader(
+                layout.graph, device=member.device, dtype=run.dtype, estimate=run.config.estimate, **run.needs
+            )
+            self.loading = Loading(run, layout, member, shared)
         self.task = task_of(run, layout.graph, member.device)
         self.measures_training = run.config.metrics is not None and isinstance(self.task, VertexTask)
         """Whether outputs of training are measured at the end of an epoch."""
@@ -121,6 +128,11 @@ class Trainer(Components):
             early=_early_sums(self.model, member),
         )
 
+    @property
+    def cache_rows(self) -> list[int]:
+        """Number of cached rows of every trainer."""
+        return [0] * self.member.world if self.loading is None else self.loading.cache_rows
+
     def num_evaluated(self, part: str) -> int:
         """Number of vertices, or pairs, of ``valid`` or ``test``."""
         if isinstance(self.evaluator, LinkEvaluator):
@@ -152,12 +164,14 @@ class Trainer(Components):
             "stops": self.shared.asked_to_stop,
             "publish": None if self.trained is None else self.trained.publish,
         }
-        where = self.layout, self.member, self.split_loader()
+        where = self.layout, self.member
         if isinstance(self.task, VertexTask):
+            loader = self.typed_loader() if self.layout.graph.schema.is_typed else self.split_loader()
             metrics = config.metric_names
-            return Evaluator(*where, self.task.objective, self.shared.levels, metrics=metrics, **common)
+            return Evaluator(*where, loader, self.task.objective, self.shared.levels, metrics=metrics, **common)
         return LinkEvaluator(
             *where,
+            self.split_loader(),
             self.shared.levels,
             width=self.task.width,
             metrics=config.metric_names or (DEFAULT_LINK_METRIC,),
@@ -188,7 +202,8 @@ class Trainer(Components):
         if isinstance(self.feed, Feed):
             self.feed.drain()
         self.feed = iter(())  # or this trainer and its feed would hold each other
-        self.loading.close()
+        if self.loading is not None:
+            self.loading.close()
 
 
 def _same_model(run: Run, member: Member, num_classes: int) -> nn.Module:

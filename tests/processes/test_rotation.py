@@ -113,7 +113,7 @@ def test_there_are_no_more_blocks_of_rows_than_rows():
 def trained(member, layout, shared, plan):
     """What an epoch of trained features sent, and the gradient of the own rows."""
     rows = torch.zeros(len(layout.permutation) // 8, 8, requires_grad=True)
-    own = SimpleNamespace(of_vertices=lambda vertices: lambda: rows[torch.from_numpy(vertices - vertices[0])])
+    own = SimpleNamespace(of_rows=lambda vertices: lambda: rows[torch.from_numpy(vertices - vertices[0])])
     flags = {"permutation": "double", "row_blocks": 1}
     step = WholeStep(member, layout, shared, plan, 3, "gcn", torch.float32, trained=own, **flags)
     counts = mini_batch_counts(step.gradients()[2], 0)

@@ -16,7 +16,7 @@ import gsplit
 from experiments.full_graph import loading
 from experiments.full_graph.probe import held
 from gsplit.config.train import TrainConfig
-from gsplit.engine.evaluation import bounds_of
+from gsplit.engine.own_ranges import bounds_of
 from gsplit.engine.whole.plan_prices import work_of
 from gsplit.engine.whole.plan_table import priced_plans
 from gsplit.engine.whole.private_memory import step_bytes

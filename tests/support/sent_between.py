@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from gsplit.data import open_layout
-from gsplit.engine.evaluation import bounds_of
+from gsplit.engine.own_ranges import bounds_of
 from gsplit.engine.sampled.rules import rule_of_run
 from gsplit.full import GridPlan
 from gsplit.full.volumes import BETWEEN, volumes, widths_of_sums

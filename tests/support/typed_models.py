@@ -6,6 +6,8 @@ drawn by relation r in a layer, W_r[v, u] adds up their weights.
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -13,7 +15,7 @@ from torch import Tensor
 from gsplit.data import Relation, Schema, VertexType
 from gsplit.data import TypedGraph as StoredGraph
 from gsplit.data.graph import Adjacency
-from gsplit.engine.typed_inputs import TypedSplitLoader
+from gsplit.engine.typed.loader import TypedSplitLoader
 from gsplit.nn import RGAT, RGCN, BatchComm, ExchangeCounters, UntypedSAGE
 from gsplit.nn.norm import follow_comm
 from gsplit.parallel import SPLIT, reduce_gradients, trainer_grid, with_checker
@@ -103,7 +105,7 @@ def typed_loader(graph: TypedGraph, weights: list, *, dtype=torch.float64, takes
         test_idx=nothing,
         num_classes=CLASSES,
     )
-    return TypedSplitLoader(stored, device=CPU, dtype=dtype, weights=takes_weights)
+    return TypedSplitLoader(SimpleNamespace(graph=stored), dtype=dtype, weights=takes_weights)
 
 
 def step_of(member, seed: int, options: dict):
@@ -293,3 +295,39 @@ def _behind(case: Case, layer: int, t: int, rows: Tensor, x: Tensor, own, state,
         rows = (rows - mean) / (variance + 1e-5).sqrt() * state[name + "weight"] + state[name + "bias"]
     rows = ACTIVATIONS[case.name](rows)
     return rows if skip is None else rows + skip
+
+
+def dense_levels(layout, model, name="rgcn", options=None, trained=()) -> dict[int, list[Tensor]]:
+    """Level -> vectors of all vertices by type, over all edges of the relations that each layer has weights for.
+
+    ``trained`` has the rows of types, by number and layout id, that have no features.
+    """
+    graph, state, reach = layout.graph, dict(model.named_parameters()), model.reach
+    counts, activation = [each.num_vertices for each in graph.schema.types], ACTIVATIONS[name.split()[0]]
+    rows = [
+        np.empty((n, 0)) if x is None else np.asarray(x) for n, x in zip(counts, graph.features_by_type, strict=True)
+    ]
+    h = [torch.tensor(each).double() for each in rows]
+    for type_, rows_of_type in dict(trained).items():
+        h[type_] = rows_of_type
+    for t in reach.types[0]:
+        h[t] = activation(h[t] @ state[f"projection.{t}.weight"].T + state[f"projection.{t}.bias"])
+    levels = {}
+    for layer in range(1, reach.num_layers + 1):
+        matrices = {r: both_matrices(graph, r, counts) for r in reach.relations[layer]}
+        out = CONVOLUTIONS[name.split()[0]](reach, layer, matrices, h, state, options or {})
+        if layer < reach.num_layers:
+            out = {t: activation(rows) for t, rows in out.items()}
+        h = levels[layer] = [out.get(t, torch.zeros(n, 0).double()) for t, n in enumerate(counts)]
+    return levels
+
+
+def both_matrices(graph, relation, counts) -> tuple[torch.Tensor, torch.Tensor]:
+    """[destinations, sources] numbers of edges, and their weights."""
+    source, to = graph.schema.ends(relation)
+    edges, matrices = graph.adjacencies[relation], torch.zeros(2, counts[to], counts[source]).double()
+    for v in range(counts[to]):
+        for e in range(edges.indptr[v], edges.indptr[v + 1]):
+            matrices[0, v, edges.indices[e]] += 1
+            matrices[1, v, edges.indices[e]] += float(edges.edge_weight[e])
+    return matrices[0], matrices[1]

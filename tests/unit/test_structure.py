@@ -30,7 +30,7 @@ ALLOWED = {
     "optim": {"config", "device", "parallel"},
     "features": {"device", "kernels", "sampling", "data"},
     "nn": {"kernels", "parallel", "sampling", "data"},
-    "models": {"nn", "config", "data", "device", "processes", "runs"},
+    "models": {"nn", "config", "data", "device", "processes", "runs", "sampling"},
     "full": {"kernels", "nn", "parallel", "data", "config"},
     "engine": {
         *("full", "kernels", "supply", "sampling", "features", "nn", "optim", "parallel", "models", "runs", "config"),
@@ -133,7 +133,7 @@ def test_a_grid_needs_nothing_but_numbers():
         r"\bmini_batch_loss\(": {"engine/objective.py", "engine/tasks/vertices.py"},
         r"\bSamplerSpec\(": {"engine/sampled/engine.py"},
         r"\bSplitLoader\(": {"engine/components.py"},
-        r"\bFeatureLoader\(": {"engine/inputs.py", "engine/typed_inputs.py", "engine/rows/loading.py"},
+        r"\bFeatureLoader\(": {"engine/inputs.py", "engine/typed/loader.py", "engine/rows/loading.py"},
         r"\bEdgeLoader\(": {"engine/inputs.py", "train/trainer.py"},
         r"\btarget_weights=": {"engine/inputs.py", "engine/gridded/subgraph_batches.py"},
         r"__dict__": set(),

@@ -89,5 +89,5 @@ def step(case: Case, kind: str, layout: Path, out: Path, used: set[str]) -> str:
             batches += 1
             if batches == 2:
                 break
-        trainer.loading.close()
+        trainer.close()
     return f"{batches} steps, logits {list(logits.shape)} {logits.dtype}"

@@ -3,18 +3,8 @@
 from __future__ import annotations
 
 from gsplit.engine.evaluation.evaluator import Evaluator
-from gsplit.engine.evaluation.exact import MAX_EDGES, MAX_ROW_BYTES, ExactLevels, bounds_of, forward_to, own_range
+from gsplit.engine.evaluation.exact import MAX_EDGES, MAX_ROW_BYTES, ExactLevels, forward_to
 from gsplit.engine.evaluation.sampled_targets import validated
 from gsplit.engine.evaluation.vectors import Stopped
 
-__all__ = [
-    "MAX_EDGES",
-    "MAX_ROW_BYTES",
-    "Evaluator",
-    "ExactLevels",
-    "Stopped",
-    "bounds_of",
-    "forward_to",
-    "own_range",
-    "validated",
-]
+__all__ = ["MAX_EDGES", "MAX_ROW_BYTES", "Evaluator", "ExactLevels", "Stopped", "forward_to", "validated"]

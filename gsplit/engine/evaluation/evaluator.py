@@ -17,6 +17,7 @@ from gsplit.engine.evaluation.vectors import Vectors
 from gsplit.engine.inputs import SplitLoader
 from gsplit.engine.metrics import values_of
 from gsplit.engine.objective import Objective
+from gsplit.engine.typed.loader import TypedSplitLoader
 from gsplit.host import SharedBuffer
 from gsplit.parallel import Member, sum_over_trainers
 from gsplit.parallel.host_memory import complete
@@ -43,7 +44,7 @@ class Evaluator(Vectors):
         self,
         layout: Layout,
         member: Member,
-        loader: SplitLoader,
+        loader: SplitLoader | TypedSplitLoader,
         objective: Objective,
         levels: tuple[SharedBuffer, SharedBuffer],
         *,
@@ -117,7 +118,8 @@ class Evaluator(Vectors):
 
     def all_logits(self, model: nn.Module) -> NDArray[Any] | None:
         """[N, C] of all vertices, in the order of global ids, on trainer 0; None on the others."""
-        n, width = self._graph.num_vertices, self._graph.num_classes
+        graph = self._graph
+        n, width = graph.schema.types[graph.target].num_vertices, graph.num_classes
         gathered, written = self._exact.shared(self._num_layers, n, width), [np.empty(0, np.int64)]
         for chunk, logits in self._last(model, np.arange(n)):
             gathered[chunk] = logits.cpu().numpy()
@@ -127,6 +129,6 @@ class Evaluator(Vectors):
         result = None
         if self._member.rank == 0:
             result = np.empty_like(gathered)
-            result[self._layout.permutation] = gathered
+            result[self._layout.permutations[graph.target]] = gathered
         self._member.barrier()
         return result

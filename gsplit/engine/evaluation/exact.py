@@ -27,6 +27,7 @@ from gsplit.data import Layout
 from gsplit.device.precision import Precision
 from gsplit.engine.evaluation.single_layers import SingleLayers, single_layers_of
 from gsplit.engine.inputs import SplitLoader
+from gsplit.engine.own_ranges import own_range
 from gsplit.features import gather
 from gsplit.host import SharedBuffer
 from gsplit.nn import Block
@@ -54,23 +55,6 @@ def forward_to(level: int, num_layers: int, model: nn.Module, blocks: dict[int, 
     return x
 
 
-def bounds_of(layout: Layout, trainers: int) -> NDArray[np.int64]:
-    """[P + 1] bounds of the layout ids of the trainers.
-
-    They are their parts, or, where those cannot be dealt out evenly, runs of equal length: what one vertex needs of
-    another is read where it lies, so nothing asks for whole parts here.
-    """
-    return bounds_by_parts(layout.offsets, trainers)
-
-
-def bounds_by_parts(offsets: NDArray[np.int64], trainers: int) -> NDArray[np.int64]:
-    """[trainers + 1] bounds of the trainers, for parts with such offsets [parts + 1]."""
-    parts = len(offsets) - 1
-    if parts % trainers == 0:
-        return offsets[:: parts // trainers]
-    return np.linspace(0, offsets[-1], trainers + 1).astype(np.int64)
-
-
 def pieces(ids: NDArray[np.int64], cost: NDArray[np.int64], most: int) -> Iterator[NDArray[np.int64]]:
     """Ids in pieces that cost so much at most, but for one that costs more alone; ``cost`` is each one's."""
     total, begin = np.cumsum(cost), 0
@@ -81,13 +65,49 @@ def pieces(ids: NDArray[np.int64], cost: NDArray[np.int64], most: int) -> Iterat
         begin = end
 
 
-def own_range(layout: Layout, member: Member) -> tuple[int, int]:
-    """Begin and end of the layout ids that a trainer evaluates."""
-    bounds = bounds_of(layout, member.world)
-    return int(bounds[member.rank]), int(bounds[member.rank + 1])
+class LevelMemory:
+    """Memory that trainers map for the rows of levels, in two buffers that have turns.
+
+    Args:
+        member: this trainer.
+        levels: the buffers.
+        precision: in which models are called.
+    """
+
+    def __init__(self, member: Member, levels: tuple[SharedBuffer, SharedBuffer], precision: Precision) -> None:
+        self._member, self._levels, self._precision = member, levels, precision
+
+    def shared(self, level: int, rows: int, width: int, dtype: Any = None) -> NDArray[Any]:
+        """Memory [rows, width] that the trainers of a host map, in the place of a level; all make the call.
+
+        What others than they wrote comes there by :func:`~gsplit.parallel.host_memory.complete`.
+
+        Args:
+            level: whose buffer it is.
+            rows: of the memory.
+            width: of a row.
+            dtype: of its numbers; None: that of vectors of the last level.
+        """
+        buffer = self._levels[level % 2]
+        dtype = np.dtype(dtype or torch.empty(0, dtype=self._precision.dtype).numpy().dtype)
+        if self._member.local == 0:
+            buffer.grow(rows * width * dtype.itemsize)
+        self._member.barrier()
+        return buffer.view((rows, width), dtype)
+
+    def hidden(self, level: int, rows: int, width: int) -> Tensor:
+        """Memory [rows, width] for the rows of a hidden level, that all trainers map; all make the call."""
+        buffer, dtype = self._levels[level % 2], self._precision.rows
+        num_bytes = rows * width * dtype.itemsize
+        if self._member.local == 0:
+            buffer.grow(num_bytes)
+        self._member.barrier()
+        if not num_bytes:
+            return torch.empty((rows, width), dtype=dtype)
+        return torch.from_numpy(buffer.view((num_bytes,), np.uint8)).view(dtype).view(rows, width)
 
 
-class ExactLevels:
+class ExactLevels(LevelMemory):
     """Computes vectors of the vertices of a layout; every trainer makes every call.
 
     Args:
@@ -115,8 +135,8 @@ class ExactLevels:
         max_edges: int = MAX_EDGES,
         goes_on: Callable[[object], bool] = lambda _: True,
     ) -> None:
-        self._graph, self._layout, self._member, self._loader = layout.graph, layout, member, loader
-        self._levels, self._num_layers, self._precision = levels, num_layers, precision
+        super().__init__(member, levels, precision)
+        self._graph, self._layout, self._loader, self._num_layers = layout.graph, layout, loader, num_layers
         self._threads, self._max_edges, self._goes_on = threads, max_edges, goes_on
         self._samplers: dict[int, MiniBatchSampler] = {}
         self._layers: tuple[nn.Module | None, SingleLayers | None] = (None, None)
@@ -161,33 +181,6 @@ class ExactLevels:
     def _called(self, function: Callable[..., Tensor], *arguments: Any) -> Tensor:
         return self._precision.called(self._member.device, function, *arguments)
 
-    def shared(self, level: int, rows: int, width: int, dtype: Any = None) -> NDArray[Any]:
-        """Memory [rows, width] that the trainers of a host map, in the place of a level; all make the call.
-
-        What others than they wrote comes there by :func:`~gsplit.parallel.host_memory.complete`.
-
-        Args:
-            level: whose buffer it is.
-            rows: of the memory.
-            width: of a row.
-            dtype: of its numbers; None: that of vectors of the last level.
-        """
-        buffer = self._levels[level % 2]
-        dtype = np.dtype(dtype or torch.empty(0, dtype=self._precision.dtype).numpy().dtype)
-        if self._member.local == 0:
-            buffer.grow(rows * width * dtype.itemsize)
-        self._member.barrier()
-        return buffer.view((rows, width), dtype)
-
-    def _level(self, level: int, rows: int, width: int) -> Tensor:
-        """Memory [rows, width] for the rows of a hidden level, that all trainers map; all make the call."""
-        buffer, dtype = self._levels[level % 2], self._precision.rows
-        num_bytes = rows * width * dtype.itemsize
-        if self._member.local == 0:
-            buffer.grow(num_bytes)
-        self._member.barrier()
-        return torch.from_numpy(buffer.view((num_bytes,), np.uint8)).view(dtype).view(rows, width)
-
     def _by_layer(
         self, layers: SingleLayers, own: NDArray[np.int64], last: int
     ) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
@@ -200,7 +193,7 @@ class ExactLevels:
             ids = np.arange(self._begin, self._end)
             if mask is not None:
                 ids = self._begin + np.flatnonzero(mask[self._begin : self._end])
-            level = self._level(layer, rows.num_rows, layers.widths[layer])
+            level = self.hidden(layer, rows.num_rows, layers.widths[layer])
             for chunk in takewhile(self._goes_on, self._chunks(ids, self._row_bytes(below))):
                 with self._precision.calling(self._member.device):
                     vectors = layers.compute(layer, *self._one_hop(chunk, below, rows_below))

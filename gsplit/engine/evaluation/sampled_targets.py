@@ -18,8 +18,9 @@ from torch import Tensor, nn
 from gsplit.data import Layout
 from gsplit.device.precision import Precision
 from gsplit.engine.inputs import SplitLoader
+from gsplit.engine.typed.loader import TypedSplitLoader
 from gsplit.parallel import Member
-from gsplit.sampling import sampler_of
+from gsplit.sampling import Neighbours
 from gsplit.sampling.plan import fold_key, hashed
 
 EVALUATION = 0x4556414C
@@ -43,7 +44,7 @@ class SampledTargets:
     def __init__(
         self,
         member: Member,
-        loader: SplitLoader,
+        loader: SplitLoader | TypedSplitLoader,
         fan_outs: Sequence[int],
         *,
         precision: Precision,
@@ -57,13 +58,13 @@ class SampledTargets:
     def logits(self, model: nn.Module, ids: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
         """This trainer's share of some layout ids with their logits [n, C], mini-batch by mini-batch."""
         self._member.barrier()  # features may be trained, and are read as others have left them
-        sampler = sampler_of(
-            self._loader.layout,
-            fan_outs=list(self._fan_outs),
-            seed=fold_key(self._seed, EVALUATION) >> 1,
-            edge_ids=self._loader.edges.weights,
+        layout, seed = self._loader.layout, fold_key(self._seed, EVALUATION) >> 1
+        rule, graph = Neighbours(fan_out=tuple(self._fan_outs)), layout.graph
+        whole = np.array([[0, each.num_vertices] for each in graph.schema.types])
+        sampler = rule.sampler(
+            layout, whole if graph.schema.is_typed else whole[0], seed=seed, edge_ids=self._loader.weights
         )
-        ids = ids[np.argsort(self._loader.layout.permutation[ids])]
+        ids = ids[np.argsort(layout.permutations[graph.target][ids])]
         was_training = model.training
         model.eval()
         own = range(self._member.rank, -(-len(ids) // TARGETS), self._member.world)
@@ -90,5 +91,6 @@ def validated(layout: Layout, number: int | None, seed: int) -> NDArray[np.int64
     valid_idx = layout.graph.valid_idx
     if number is None or number >= len(valid_idx):
         return valid_idx
-    order = hashed(fold_key(seed, EVALUATION), layout.permutation[valid_idx].astype(np.uint64))
+    global_ids = layout.permutations[layout.graph.target][valid_idx]
+    order = hashed(fold_key(seed, EVALUATION), global_ids.astype(np.uint64))
     return np.sort(valid_idx[np.argsort(order)[:number]])

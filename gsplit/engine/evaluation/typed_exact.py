@@ -18,8 +18,9 @@ from torch import Tensor
 
 from gsplit.data import Layout
 from gsplit.device.precision import Precision
-from gsplit.engine.evaluation.exact import MAX_EDGES, MAX_ROW_BYTES, LevelRows, bounds_by_parts, pieces
-from gsplit.engine.typed_inputs import TypedSplitLoader
+from gsplit.engine.evaluation.exact import MAX_EDGES, MAX_ROW_BYTES, LevelMemory, LevelRows, pieces
+from gsplit.engine.own_ranges import bounds_by_parts
+from gsplit.engine.typed.loader import TypedSplitLoader
 from gsplit.features import gather
 from gsplit.host import SharedBuffer
 from gsplit.nn import TypedBlock, TypedLayeredModel
@@ -32,7 +33,7 @@ Level = Mapping[int, tuple[LevelRows, Tensor]]
 """Of each type of a level: where its vertices have their rows, and the rows."""
 
 
-class TypedExactLevels:
+class TypedExactLevels(LevelMemory):
     """Computes vectors of the vertices of a layout of several types; every trainer makes every call.
 
     Args:
@@ -58,8 +59,8 @@ class TypedExactLevels:
         max_edges: int = MAX_EDGES,
         goes_on: Callable[[object], bool] = lambda _: True,
     ) -> None:
-        self._graph, self._layout, self._member, self._loader = layout.graph, layout, member, loader
-        self._buffers, self._precision, self._threads = levels, precision, threads
+        super().__init__(member, levels, precision)
+        self._graph, self._layout, self._loader, self._threads = layout.graph, layout, loader, threads
         self._max_edges, self._goes_on = max_edges, goes_on
         self._sizes = [each.num_vertices for each in layout.graph.schema.types]
         self._samplers: dict[tuple[int, ...], TypedSampler] = {}
@@ -71,14 +72,15 @@ class TypedExactLevels:
         bounds = bounds_by_parts(self._layout.offsets_by_type[type_], self._member.world)
         return int(bounds[self._member.rank]), int(bounds[self._member.rank + 1])
 
-    def own(self, ids: NDArray[np.int64], type_: int) -> NDArray[np.int64]:
-        """Layout ids that this trainer evaluates, of those given of a type."""
+    def own(self, ids: NDArray[np.int64], type_: int | None = None) -> NDArray[np.int64]:
+        """Layout ids that this trainer evaluates, of those given of a type; None: the target type."""
+        type_ = self._graph.target if type_ is None else type_
         begin, end = self._own[type_]
         return ids[(ids >= begin) & (ids < end)]
 
     @torch.no_grad()
     def vectors(
-        self, model: TypedLayeredModel, own: NDArray[np.int64], type_: int | None = None, level: int | None = None
+        self, model: TypedLayeredModel, own: NDArray[np.int64], level: int | None = None, type_: int | None = None
     ) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
         """Chunks of ``own`` with their vectors of a level [chunk, width]; by default of the last one, the logits.
 
@@ -87,8 +89,8 @@ class TypedExactLevels:
         Args:
             model: whose weights are the same on all trainers.
             own: int64 layout ids of this trainer's part, of the type.
-            type_: number of a type of that level; None: the target type.
             level: 1 .. L.
+            type_: number of a type of that level; None: the target type.
 
         Raises:
             ValueError: for a type that the level has not.
@@ -132,9 +134,8 @@ class TypedExactLevels:
         """The block of a segment of one hop, and the rows of its sources by type; without a level below features."""
         device, counts = self._member.device, [sizes[0] for sizes in segment.levels]
         if below is None:
-            blocks, features = self._loader.load(segment)
-            nothing = [torch.empty((count, 0), dtype=self._precision.rows, device=device) for count in counts]
-            return blocks[1], [none if x is None else x for none, x in zip(nothing, features, strict=True)]
+            blocks, xs = self._loader.inputs(segment)
+            return blocks[1], xs
         xs = []
         for type_, count in enumerate(counts):
             if type_ not in below:
@@ -180,15 +181,8 @@ class TypedExactLevels:
 
     def _level(self, level: int, rows: Mapping[int, LevelRows], width: int) -> Level:
         """Memory of the rows of a hidden level, type after type, that all trainers map; all make the call."""
-        buffer, dtype = self._buffers[level % 2], self._precision.rows
         counts = [each.num_rows for each in rows.values()]
-        num_bytes = sum(counts) * width * dtype.itemsize
-        if self._member.local == 0:
-            buffer.grow(num_bytes)
-        self._member.barrier()
-        memory = torch.empty((0, width), dtype=dtype)
-        if num_bytes:
-            memory = torch.from_numpy(buffer.view((num_bytes,), np.uint8)).view(dtype).view(-1, width)
+        memory = self.hidden(level, sum(counts), width)
         return dict(zip(rows, zip(rows.values(), memory.split(counts), strict=True), strict=True))
 
     def _chunks(

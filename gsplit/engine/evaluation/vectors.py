@@ -9,13 +9,15 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from gsplit.data import Layout
 from gsplit.device.precision import Precision
 from gsplit.engine.evaluation.exact import MAX_EDGES, ExactLevels, LevelRows
 from gsplit.engine.evaluation.sampled_targets import SampledTargets
+from gsplit.engine.evaluation.typed_exact import TypedExactLevels
 from gsplit.engine.inputs import SplitLoader
+from gsplit.engine.typed.loader import TypedSplitLoader
 from gsplit.host import SharedBuffer
 from gsplit.parallel import Member, sum_over_trainers
 from gsplit.parallel.host_memory import complete
@@ -55,7 +57,7 @@ class Vectors:
         self,
         layout: Layout,
         member: Member,
-        loader: SplitLoader,
+        loader: SplitLoader | TypedSplitLoader,
         levels: tuple[SharedBuffer, SharedBuffer],
         *,
         num_layers: int,
@@ -71,17 +73,13 @@ class Vectors:
         self._graph, self._layout, self._member = layout.graph, layout, member
         self._num_layers, self._threads = num_layers, threads
         self._stops, self._skipped = stops, False
-        self._exact = ExactLevels(
-            layout,
-            member,
-            loader,
-            levels,
-            num_layers=num_layers,
-            precision=precision,
-            threads=threads,
-            max_edges=max_edges,
-            goes_on=self._goes_on,
-        )
+        options: dict[str, Any] = {"precision": precision, "threads": threads, "max_edges": max_edges}
+        options["goes_on"] = self._goes_on
+        self._exact: ExactLevels | TypedExactLevels
+        if isinstance(loader, TypedSplitLoader):
+            self._exact = TypedExactLevels(layout, member, loader, levels, **options)
+        else:
+            self._exact = ExactLevels(layout, member, loader, levels, num_layers=num_layers, **options)
         self._sampled = (
             None
             if fan_outs is None
@@ -89,7 +87,7 @@ class Vectors:
         )
 
     def vectors(
-        self, model: nn.Module, own: NDArray[np.int64], level: int | None = None
+        self, model: Any, own: NDArray[np.int64], level: int | None = None
     ) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
         """Chunks of this trainer's vertices with their exact vectors; see :meth:`ExactLevels.vectors`."""
         self._publish()
@@ -128,7 +126,7 @@ class Vectors:
         complete(self._member, torch.from_numpy(table), partial(np.concatenate, written))
         return rows, table, np.concatenate(not_finite)
 
-    def _last(self, model: nn.Module, ids: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
+    def _last(self, model: Any, ids: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
         """This trainer's share of some layout ids [n] with their vectors of the last level [n, C], in pieces."""
         self._skipped = False
         self._publish()

@@ -24,9 +24,9 @@ from typing_extensions import override
 
 from gsplit.device import accelerator
 from gsplit.engine.components import Components
-from gsplit.engine.evaluation import bounds_of
 from gsplit.engine.minibatch import MiniBatch
-from gsplit.engine.sampled.engine import share_of_whole
+from gsplit.engine.own_ranges import bounds_of
+from gsplit.engine.sampled.maker import share_of_whole
 from gsplit.engine.whole.whole_batch import on_device
 from gsplit.full import COLUMNS, FEATURES, ROWS, GridPlan
 from gsplit.full.moves import Moves, fresh_counters

@@ -10,7 +10,7 @@ import torch
 
 from gsplit.data import Layout
 from gsplit.device import accelerator
-from gsplit.engine.evaluation.exact import bounds_of
+from gsplit.engine.own_ranges import bounds_of
 from gsplit.engine.rows.reserve import reserve_of
 from gsplit.engine.rows.shared import Shared
 from gsplit.engine.run import Run

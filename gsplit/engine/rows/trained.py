@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from gsplit.data import GraphArrays, Layout
-from gsplit.engine.evaluation import own_range
+from gsplit.engine.own_ranges import own_range
 from gsplit.engine.run import Run
 from gsplit.errors import InputError
 from gsplit.host import SharedBuffer
@@ -42,57 +42,77 @@ def with_width(graph: GraphArrays, width: int) -> GraphArrays:
     return replace(graph, features=np.broadcast_to(np.float32(0), (graph.num_vertices, width)))
 
 
-def initial_rows(seed: int, global_ids: NDArray[np.int64], width: int) -> NDArray[np.float64]:
-    """Rows [n, width] of some vertices before training, the same for every trainer that asks."""
-    key = fold_key(seed, INITIAL_ROWS)
+def initial_rows(
+    seed: int, global_ids: NDArray[np.int64], width: int, type_: int | None = None
+) -> NDArray[np.float64]:
+    """Rows [n, width] of some vertices before training, the same for every trainer that asks.
+
+    Args:
+        seed: of the run.
+        global_ids: int64 [n] of the vertices.
+        width: of a row.
+        type_: the vertices' number in a schema of several; None: the graph has one type.
+    """
+    key = fold_key(seed, INITIAL_ROWS, *([] if type_ is None else [type_]))
     numbers = global_ids.astype(np.uint64)[:, None] * np.uint64(width) + np.arange(width, dtype=np.uint64)
     uniform = (hashed(key, numbers) >> np.uint64(11)) * 2.0**-53
     return (uniform * 2 - 1) * math.sqrt(3)
 
 
-class TrainedFeatures:
-    """The trained features of a run, on one trainer; all trainers make one, and every call, together.
+class TrainedRows:
+    """A matrix of trained rows, of which each trainer owns some after each other; all trainers make every call.
 
     A host has the rows of others as they were when all had last published theirs.
 
     Args:
         run: with ``train_features``.
-        layout: whose features, if it has any, are not read.
         member: of this trainer.
         buffer: memory for all rows, the same for all of a host.
         scratch: memory that is free whenever rows are gathered, the same for all of a host.
+        global_ids: int64 [N] what each row is known by, whatever the layout and the number of trainers: 0 .. N - 1.
+        begin, end: of the rows of this trainer.
+        initial: gives some of them as they are before training.
 
     Raises:
         InputError: where the host has no room.
     """
 
-    def __init__(self, run: Run, layout: Layout, member: Member, buffer: SharedBuffer, scratch: SharedBuffer) -> None:
-        assert run.config.train_features is not None
+    def __init__(
+        self,
+        run: Run,
+        member: Member,
+        buffer: SharedBuffer,
+        scratch: SharedBuffer,
+        *,
+        global_ids: NDArray[np.int64],
+        begin: int,
+        end: int,
+        initial: Callable[[slice], NDArray[np.float64]],
+    ) -> None:
+        width = run.config.train_features
+        assert width is not None
         self._member, self._scratch, self._config = member, scratch, run.config
-        self._global_ids, self._shape = layout.permutation, (layout.graph.num_vertices, run.config.train_features)
-        self._begin, self._end = own_range(layout, member)
+        self._global_ids, self._shape = global_ids, (len(global_ids), width)
+        self._begin, self._end = begin, end
         dtype = torch.empty(0, dtype=run.dtype).numpy().dtype
         try:
-            self._rows = self._shared(buffer, dtype)
+            self.rows = self._shared(buffer, dtype)
+            """[N, D] of all trainers, as they were published last."""
         except MemoryError as error:
             raise InputError(f"no memory for --train-features: {error}") from None
-        width = self._shape[1]
-        step = max(1, PIECE_NUMBERS // width)
-        for first in range(self._begin, self._end, step):
-            piece = slice(first, min(self._end, first + step))
-            self._rows[piece] = initial_rows(run.config.seed, self._global_ids[piece], width)
-        own = torch.from_numpy(self._rows[self._begin : self._end])
+        for first in range(begin, end, max(1, PIECE_NUMBERS // width)):
+            piece = slice(first, min(end, first + max(1, PIECE_NUMBERS // width)))
+            self.rows[piece] = initial(piece)
+        own = torch.from_numpy(self.rows[begin:end])
         self.own = nn.Parameter(own.to(member.device))
-        """[V, D] the rows of this trainer's vertices, by layout id; on the CPU the very memory that all map."""
+        """[V, D] the rows of this trainer's vertices; on the CPU the very memory that all map."""
         self.optimizer = optimizer_of(run.config, [self.own])
         """Updates the own rows."""
-        self.layout = replace(layout, graph=replace(layout.graph, features=self._rows))
-        """The layout with the rows of all trainers as its features."""
         member.barrier()
 
-    def of_vertices(self, vertices: NDArray[np.int64]) -> Callable[[], Tensor]:
-        """Make a function that gives the rows [n, D] of own vertices, layout ids int64 [n], as they are then."""
-        at = torch.from_numpy(vertices - self._begin).to(self._member.device)
+    def of_rows(self, rows: NDArray[np.int64]) -> Callable[[], Tensor]:
+        """Make a function that gives some of the own rows [n, D], numbers int64 [n], as they are then."""
+        at = torch.from_numpy(rows - self._begin).to(self._member.device)
         return lambda: self.own.index_select(0, at)
 
     def gathered(self) -> Tensor | None:
@@ -105,13 +125,13 @@ class TrainedFeatures:
         given = np.arange(0)
         if self._member.rank == 0:
             assert rows is not None
-            given = np.arange(len(self._rows))
-            self._rows[:] = rows.numpy()[self._global_ids]
+            given = np.arange(len(self.rows))
+            self.rows[:] = rows.numpy()[self._global_ids]
         self._member.barrier()
-        complete(self._member, torch.from_numpy(self._rows), lambda: given)
+        complete(self._member, torch.from_numpy(self.rows), lambda: given)
         if self.own.device.type != "cpu":
             with torch.no_grad():
-                self.own.copy_(torch.from_numpy(self._rows[self._begin : self._end]))
+                self.own.copy_(torch.from_numpy(self.rows[self._begin : self._end]))
 
     def state(self) -> dict[str, Any] | None:
         """Gather what a checkpoint remembers, on trainer 0: all rows and their optimizers' state, by global id."""
@@ -138,12 +158,12 @@ class TrainedFeatures:
     def publish(self) -> None:
         """Let all read everybody's rows in :attr:`layout`; on the CPU those of a host lie there anyway."""
         if self.own.device.type != "cpu":
-            self._rows[self._begin : self._end] = self.own.detach().cpu().numpy()
+            self.rows[self._begin : self._end] = self.own.detach().cpu().numpy()
             self._member.barrier()
-        complete(self._member, torch.from_numpy(self._rows), self._own_ids)
+        complete(self._member, torch.from_numpy(self.rows), self._own_ids)
 
     def _gathered(self, own: Tensor) -> Tensor | None:
-        rows = self._shared(self._scratch, self._rows.dtype)
+        rows = self._shared(self._scratch, self.rows.dtype)
         rows[self._begin : self._end] = own.detach().cpu().numpy()
         self._member.barrier()
         complete(self._member, torch.from_numpy(rows), self._own_ids)
@@ -163,3 +183,33 @@ class TrainedFeatures:
             buffer.grow(math.prod(self._shape) * dtype.itemsize)
         self._member.barrier()
         return buffer.view(self._shape, dtype)
+
+
+class TrainedFeatures(TrainedRows):
+    """The trained features of a graph of one type, on one trainer.
+
+    Args:
+        run: with ``train_features``.
+        layout: whose features, if it has any, are not read.
+        member, buffer, scratch: see :class:`TrainedRows`.
+
+    Raises:
+        InputError: where the host has no room.
+    """
+
+    def __init__(self, run: Run, layout: Layout, member: Member, buffer: SharedBuffer, scratch: SharedBuffer) -> None:
+        width, ids = run.config.train_features, layout.permutation
+        assert width is not None
+        begin, end = own_range(layout, member)
+        super().__init__(
+            run,
+            member,
+            buffer,
+            scratch,
+            global_ids=ids,
+            begin=begin,
+            end=end,
+            initial=lambda rows: initial_rows(run.config.seed, ids[rows], width),
+        )
+        self.layout = replace(layout, graph=replace(layout.graph, features=self.rows))
+        """The layout with the rows of all trainers as its features."""

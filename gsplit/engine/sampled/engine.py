@@ -8,14 +8,9 @@ from __future__ import annotations
 
 import logging
 import os
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-
-import numpy as np
-from numpy.typing import NDArray
-from torch import Tensor
 
 from gsplit.config.resolved import Placed, Resolved
 from gsplit.config.sampling import MAX_SLOTS, SamplingConfig
@@ -25,26 +20,20 @@ from gsplit.engine.components import Components
 from gsplit.engine.dry.dry_step import step_bytes
 from gsplit.engine.dry.step_bytes import StepBytes
 from gsplit.engine.feed import Feed
-from gsplit.engine.minibatch import MiniBatch
 from gsplit.engine.run import Run
+from gsplit.engine.sampled.maker import Splits
 from gsplit.engine.sampled.rules import check_rule, rule_of_run
 from gsplit.engine.sampled.sources import FromSlots, SampledHere, SegmentSource
 from gsplit.engine.strategy import cache_of, check_strategy, split_group_of
 from gsplit.engine.tasks.links import open_for
+from gsplit.engine.typed.refused import check_trained
 from gsplit.errors import InputError
-from gsplit.kernels import StoredRows
-from gsplit.kernels.stored_rows import Use
 from gsplit.limits import host_memory
-from gsplit.models.registry import BUILT_IN
-from gsplit.nn import BatchComm, ExchangeCounters
-from gsplit.parallel import SPLIT, Grid, Group
-from gsplit.parallel.mailboxes import Mailboxes
-from gsplit.parallel.member import mailboxes_of
+from gsplit.parallel import Grid
 from gsplit.sampling import MicroBatches, Rule, SamplerSpec
 from gsplit.supply.order import order_of
 from gsplit.supply.pipes import Supply, TrainerEnd
 from gsplit.supply.pool import MOST_IN_A_BULK
-from gsplit.supply.ring import Handle
 from gsplit.supply.supplied import Supplied
 from gsplit.supply.tickets import Position, tickets
 from gsplit.units import binary, parse_bytes
@@ -74,7 +63,7 @@ class Sampled:
     def resolve(self, config: Placed, layout: Layout) -> Resolved:
         """Decide groups, caches, samplers and slots."""
         split_group = split_group_of(config, layout)
-        cache, cache_size = cache_of(config, split_group)
+        cache, cache_size = cache_of(config, split_group, typed=layout.graph.schema.is_typed)
         samplers = samplers_of(config, config.trainers_here, config.device, sampler_bytes(config, layout))
         slots = config.slots or min(MAX_SLOTS, samplers + config.prefetch + SPARE_SLOTS)
         resolved = config.resolved(
@@ -86,6 +75,7 @@ class Sampled:
         )
         check_strategy(resolved, layout)
         check_rule(resolved, layout)
+        check_trained(resolved, layout)
         return resolved
 
     def grid(self, run: Run) -> Grid:
@@ -104,7 +94,7 @@ class Sampled:
             rule=self.rule(run),
             batch_size=config.batch_size,
             seed=config.seed,
-            edge_ids=layout.graph.edge_weight is not None and run.needs["weights"],
+            edge_ids=run.needs["weights"] and any(each.edge_weight is not None for each in layout.graph.adjacencies),
             partial_sums=run.partial_sums,
             by_id=run.reads_stored_rows,
             micro_batches=strategy.micro_batches,
@@ -128,6 +118,8 @@ class Sampled:
 
     def _step_bytes(self, run: Run, *, on_host: bool) -> StepBytes | None:
         layout = open_for(run.config)
+        if layout.graph.schema.is_typed:
+            return None
         spec, batches = self.sampling(run, layout), self.num_batches(run, layout)
         return step_bytes(run, layout, spec, batches, on_host=on_host)
 
@@ -169,7 +161,7 @@ class Sampled:
         else:
             spec = self.sampling(run, components.layout)
             source = SampledHere(MicroBatches(components.layout, spec), member, end)
-        maker = _Splits(components, source)
+        maker = Splits(components, source)
         return Feed(order, maker, member.device, prefetch=config.prefetch, threads=config.threads)
 
 
@@ -180,7 +172,8 @@ def bulk_of(config: SamplingConfig) -> int | None:
 
 def sampler_bytes(config: SamplingConfig, layout: Layout) -> int:
     """Bytes that a sampler takes at most, beside the graph and the slots, which all processes map."""
-    return SAMPLER_BYTES + min(parse_bytes(config.sampler_memory), MAP_BYTES * layout.graph.num_vertices)
+    vertices = sum(each.num_vertices for each in layout.graph.schema.types)
+    return SAMPLER_BYTES + min(parse_bytes(config.sampler_memory), MAP_BYTES * vertices)
 
 
 def samplers_of(config: SamplingConfig, trainers: int, device: str, each: int) -> int:
@@ -218,73 +211,3 @@ def samplers_of(config: SamplingConfig, trainers: int, device: str, each: int) -
             f"are available; use at most {available // each}, or a smaller --sampler-memory"
         )
     return config.samplers
-
-
-class _Splits:
-    """Makes the mini-batches of one trainer out of its segments; see :class:`gsplit.engine.feed.Maker`.
-
-    Args:
-        components: of the trainer.
-        source: of its segments.
-    """
-
-    def __init__(self, components: Components, source: SegmentSource) -> None:
-        self._loader = components.split_loader()
-        self._source, self._member = source, components.member
-        self._carrier, self._exchange_dtype = carrier_of(components), components.run.exchange_dtype
-        self._share_of_whole = share_of_whole(components.run)
-        self._model = components.model
-        self._mixed, ours = components.run.precision.autocast is not None, type(self._model) in BUILT_IN.values()
-        """Whether rows that are stored and copies of them may be rounded differently."""
-        self._can_store = components.loading.in_memory and self._loader.features.stores and (ours or not self._mixed)
-        """Whether a model that reads rows where they lie may have them so."""
-        self._first_use: Use | None = None
-        """The use that the first mini-batch makes of them: where it copies them, the feed does so from then on."""
-
-    def make(self, handle: Handle) -> MiniBatch:
-        segment, sample_s = self._source.segment(handle)
-        start_s = time.perf_counter()
-        member = self._member
-        comm = BatchComm(
-            self._carrier,
-            ExchangeCounters(),
-            member.device,
-            everyone=member.group,
-            checker=member.checker,
-            exchange_dtype=self._exchange_dtype,
-        )
-        mini_batch = self._loader.mini_batch(
-            segment, comm, handle=handle, x=self._rows(segment.vertices), share_of_whole=self._share_of_whole
-        )
-        mini_batch.seconds.update(sample=sample_s, load=time.perf_counter() - start_s)
-        return mini_batch
-
-    def release(self, handle: Handle) -> None:
-        self._source.release(handle)
-
-    def _rows(self, vertices: NDArray[np.int64]) -> Tensor | StoredRows:
-        """The features, copied unless the model, as it is now, reads them where they lie."""
-        features = self._loader.features
-        if self._first_use is not None and self._first_use.copied and not self._mixed:
-            self._can_store = False
-        if not (self._can_store and getattr(self._model, "reads_stored_rows", False)):
-            return features.load(vertices)
-        stored = features.stored(vertices)
-        self._first_use = self._first_use or stored.use
-        return stored
-
-
-def share_of_whole(run: Run) -> float | None:
-    """A trainer's share of the micro-batches, each of which stands for all training vertices; None: a ratio."""
-    return None if run.config.estimate == "ratio" else run.strategy.micro_batches / run.trainers
-
-
-def carrier_of(components: Components) -> Group | Mailboxes | None:
-    """Choose how rows travel within a split group: on the CPU through memory, where all are on one host."""
-    member = components.member
-    group = member.along(SPLIT)
-    assert member.grid is not None
-    ranks = member.grid.group(member.rank, SPLIT)
-    if member.device.type != "cpu" or group is None or not set(ranks) <= set(member.here):
-        return group
-    return mailboxes_of(member, components.shared.mail, ranks)

@@ -97,7 +97,7 @@ def for_links(layout: Layout, width: int) -> Layout:
 
 def open_for(config: Resolved) -> Layout:
     """The layout of a run as its task sees it, whose checks were made before."""
-    layout = open_layout(config.layout, trusted=True)
+    layout = open_layout(config.layout, trusted=True, typed=True)
     if config.task != "links":
         return layout
     view = for_links(layout, embedding_width(config))

@@ -10,7 +10,7 @@ from torch import nn
 
 from gsplit.data import Layout
 from gsplit.device import accelerator
-from gsplit.engine.evaluation import bounds_of
+from gsplit.engine.own_ranges import bounds_of
 from gsplit.engine.run import Run
 from gsplit.engine.whole.device_memory import MOST_OVER, device_peak
 from gsplit.engine.whole.plan_prices import numbers_of

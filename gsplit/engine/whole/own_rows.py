@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gsplit.engine.components import Components
-from gsplit.engine.evaluation import bounds_of
+from gsplit.engine.own_ranges import bounds_of
 from gsplit.full import Levels, levels_of
 from gsplit.full.reading import PIECE_EDGES, Places, places_among, vertex_pieces
 from gsplit.parallel.collectives import all_reduce

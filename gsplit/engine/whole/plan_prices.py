@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from torch import nn
 
 from gsplit.data import GraphArrays, Layout
-from gsplit.engine.evaluation import bounds_of
 from gsplit.engine.level_widths import widths_of
+from gsplit.engine.own_ranges import bounds_of
 from gsplit.engine.run import Run
 from gsplit.engine.whole.private_memory import Work, process_bytes
 from gsplit.engine.whole.whole_batch import sums_features

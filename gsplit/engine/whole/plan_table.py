@@ -12,7 +12,7 @@ from torch import nn
 
 from gsplit.data import Layout, open_layout
 from gsplit.device import accelerator
-from gsplit.engine.evaluation import bounds_of
+from gsplit.engine.own_ranges import bounds_of
 from gsplit.engine.run import Run
 from gsplit.engine.whole.device_memory import device_peak
 from gsplit.engine.whole.plan_prices import work_of

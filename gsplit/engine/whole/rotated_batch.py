@@ -79,14 +79,14 @@ class RotatedBatches:
         self._rotated = Rotated(layers=layers, ends=self._ends(), moves=self._moves, checker=member.checker)
         kept = sums_features(components.model) and components.trained is None
         self._kept = FirstSums() if kept else None
-        features = components.loading.loader(components.run.dtype)
+        features = components.feature_loader(components.run.dtype)
         own = planes.order(0).vertices[member.rank]
         self._x: Callable[[], Tensor]
         if components.trained is None:
             x = features.load(own)
             self._x = lambda: x
         else:
-            self._x = components.trained.of_vertices(own)
+            self._x = components.trained.of_rows(own)
         self._loaded = features.take_counters()
         self._labels = torch.from_numpy(graph.labels[self._targets(member.rank)]).to(member.device)
         self._sizes = [len(planes.order(level).vertices[member.rank]) for level in range(config.layers)]

@@ -13,7 +13,7 @@ from gsplit.config.fields import flag_of
 from gsplit.config.train import TrainConfig
 from gsplit.data import Layout
 from gsplit.data.graph import row_ranges
-from gsplit.engine.evaluation import bounds_of
+from gsplit.engine.own_ranges import bounds_of
 from gsplit.engine.run import Run
 from gsplit.engine.whole.device_memory import ON_DEVICES, evaluation_on_device
 from gsplit.engine.whole.private_memory import COPIES_OF_PARAMETERS, UNUSED, Work, evaluation_bytes

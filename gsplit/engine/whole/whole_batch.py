@@ -73,12 +73,12 @@ class WholeBatches:
         if member.rank == 0 and self._kept is None:
             logger.info("the sums of the first layer are taken anew in every epoch: they are no sums of the features")
         self._x: Callable[[], Tensor]
-        features = components.loading.loader(components.run.dtype)
+        features = components.feature_loader(components.run.dtype)
         if components.trained is None:
             x = own.features(features.load)
             self._x = lambda: x
         else:
-            self._x = components.trained.of_vertices(own.levels.vertices(member.rank))
+            self._x = components.trained.of_rows(own.levels.vertices(member.rank))
         self._labels = own.labels()
         self._loaded = features.take_counters()
         own.close()

@@ -10,7 +10,7 @@ import torch
 from support.typed_graphs import random_typed_graph
 
 from gsplit.data import open_layout, write_store
-from gsplit.engine.typed_inputs import TypedSplitLoader
+from gsplit.engine.typed.loader import TypedSplitLoader
 from gsplit.nn import BatchComm, ExchangeCounters
 from gsplit.partition import PartitionConfig, partition
 from gsplit.sampling import RelationEdges, TypedSampler, TypeInParts
@@ -52,23 +52,23 @@ def test_each_row_is_loaded_once_by_its_owner_and_counted_by_type(layout):
     (whole,) = segments_of(layout, split=False)
     seen = [Counter() for _ in graph.schema.types]
     for segment in segments_of(layout, split=True):
-        loader = TypedSplitLoader(graph, device=CPU, dtype=torch.float64)
+        loader = TypedSplitLoader(layout, dtype=torch.float64)
         comm = BatchComm(None, ExchangeCounters(), CPU)
-        blocks, xs = loader.load(segment, comm)
+        blocks, xs = loader.inputs(segment, comm)
         assert sorted(blocks) == [1, 2]
-        counters = loader.take_counters()
+        counters = loader.take_counters_by_type()
         for number, (each, rows) in enumerate(zip(graph.schema.types, graph.features_by_type, strict=True)):
             vertices = segment.vertices_of(number)
             seen[number].update(vertices.tolist())
             if rows is None:
-                assert xs[number] is None
+                assert xs[number].shape == (len(vertices), 0)
                 assert each.name not in counters
                 continue
             assert xs[number].dtype == torch.float64
             np.testing.assert_array_equal(xs[number], rows[vertices].astype(np.float64))
             assert counters[each.name].rows == counters[each.name].host_rows == len(vertices)
             assert counters[each.name].host_to_device_bytes == len(vertices) * rows.shape[1] * 4
-        assert all(of_type.rows == 0 for of_type in loader.take_counters().values())
+        assert all(of_type.rows == 0 for of_type in loader.take_counters_by_type().values())
     for number, of_type in enumerate(seen):
         assert of_type == Counter(whole.vertices_of(number).tolist())
 
@@ -76,8 +76,8 @@ def test_each_row_is_loaded_once_by_its_owner_and_counted_by_type(layout):
 def test_edges_have_the_weights_of_their_relation(layout):
     graph = layout.graph
     (segment,) = segments_of(layout, split=False)
-    loader = TypedSplitLoader(graph, device=CPU, dtype=torch.float32, weights=True)
-    for layer, block in loader.load(segment).blocks.items():
+    loader = TypedSplitLoader(layout, dtype=torch.float32, weights=True)
+    for layer, block in loader.inputs(segment).blocks.items():
         for relation, of_relation in enumerate(block.blocks):
             edges, to = graph.adjacencies[relation], graph.schema.ends(relation)[1]
             source = segment.vertices_of(graph.schema.ends(relation)[0])
@@ -87,13 +87,13 @@ def test_edges_have_the_weights_of_their_relation(layout):
             for v, u, weight in drawn:
                 here = slice(*edges.indptr[v : v + 2])
                 assert weight.item() in edges.edge_weight[here][edges.indices[here] == u]
-    assert loader.load(segment).blocks[1].relation(0) is not None
+    assert loader.inputs(segment).blocks[1].relation(0) is not None
     (without,) = segments_of(layout, split=False, edge_ids=False)
     with pytest.raises(ValueError, match="carries no edge ids"):
-        loader.load(without)
+        loader.inputs(without)
 
 
 def test_weights_that_nobody_takes_are_not_loaded(layout):
     (segment,) = segments_of(layout, split=False, edge_ids=False)
-    blocks, _ = TypedSplitLoader(layout.graph, device=CPU, dtype=torch.float32).load(segment)
+    blocks, _ = TypedSplitLoader(layout, dtype=torch.float32).inputs(segment)
     assert all(each.edge_weight is None for block in blocks.values() for each in block.blocks)

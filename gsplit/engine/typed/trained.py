@@ -1,0 +1,133 @@
+"""Trained features of several types: rows of one matrix, for the types that have no features of their own.
+
+The matrix has the rows of trainer 0, type after type, then those of trainer 1, ..., so that the rows that a trainer
+owns lie together, whatever the types.
+
+Legend: T types, P trainers, N rows of all trained types, D width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gsplit.data import Layout, first_parts
+from gsplit.engine.rows.trained import TrainedRows, initial_rows
+from gsplit.engine.run import Run
+from gsplit.host import SharedBuffer
+from gsplit.parallel import Member
+
+
+class TypedTrainedRows(TrainedRows):
+    """The trained features of a run on a graph of several types, on one trainer; all trainers make one, together.
+
+    Args:
+        run: with ``train_features``.
+        layout: of several types.
+        types: numbers of the types whose features are trained.
+        member: of this trainer.
+        buffer, scratch: see :class:`gsplit.engine.rows.trained.TrainedRows`.
+
+    Raises:
+        InputError: where the host has no room.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        layout: Layout,
+        types: Sequence[int],
+        member: Member,
+        buffer: SharedBuffer,
+        scratch: SharedBuffer,
+    ) -> None:
+        width, seed = run.config.train_features, run.config.seed
+        assert width is not None
+        self._places = places = Places(layout, types, member.world)
+        begin, end = places.of_trainer(member.rank)
+
+        def initial(rows: slice) -> NDArray[np.float64]:
+            types_of, ids = places.vertices(rows)
+            found = np.empty((len(ids), width))
+            for type_ in types:
+                of_type = types_of == type_
+                found[of_type] = initial_rows(seed, ids[of_type], width, type_)
+            return found
+
+        super().__init__(
+            run, member, buffer, scratch, global_ids=places.joint_ids(), begin=begin, end=end, initial=initial
+        )
+
+    def of_vertices(self, type_: int, vertices: NDArray[np.int64], dtype: torch.dtype) -> Callable[[], Tensor] | None:
+        """Make a function that gives the rows [n, D] of own vertices of a type, int64 [n], as they are then.
+
+        None for a type whose features are not trained.
+        """
+        if type_ not in self._places.types:
+            return None
+        own = self.of_rows(self._places.rows(type_, vertices))
+        return lambda: own().to(dtype)
+
+    def published(self, type_: int, vertices: NDArray[np.int64]) -> Tensor | None:
+        """The rows [n, D] of any vertices of a type, as they were published last; None for a type without."""
+        if type_ not in self._places.types:
+            return None
+        return torch.from_numpy(self.rows[self._places.rows(type_, vertices)])
+
+
+class Places:
+    """Where the vertices of trained types have their rows.
+
+    Args:
+        layout: of several types.
+        types: numbers of the types that are trained.
+        trainers: P.
+    """
+
+    def __init__(self, layout: Layout, types: Sequence[int], trainers: int) -> None:
+        self.types = tuple(types)
+        self._layout, self._trainers = layout, trainers
+        firsts = first_parts(layout.parts, trainers)
+        bounds = [layout.offsets_by_type[type_][firsts] for type_ in types]
+        self._bounds = dict(zip(types, bounds, strict=True))
+        """[P + 1] by type: which layout ids each trainer owns."""
+        counts = np.diff(np.stack(bounds), axis=1).T  # [P, trained types]
+        begins = np.concatenate([[0], np.cumsum(counts)])
+        self._begins = begins
+        """Where the rows of each trainer's vertices of a type begin, trainer after trainer."""
+        of_trainer = begins[:-1].reshape(counts.shape)
+        self._shifts = {type_: of_trainer[:, at] - bounds[at][:-1] for at, type_ in enumerate(types)}
+        """[P] by type: row of a vertex less its layout id."""
+
+    def rows(self, type_: int, vertices: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Rows of some vertices of a type, layout ids int64 [n]."""
+        owner = np.searchsorted(self._bounds[type_], vertices, side="right") - 1
+        return vertices + self._shifts[type_][owner]
+
+    def of_trainer(self, rank: int) -> tuple[int, int]:
+        """Begin and end of the rows that a trainer owns."""
+        begins = self._begins[:: len(self.types)]
+        return int(begins[rank]), int(begins[rank + 1])
+
+    def vertices(self, rows: slice) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The type and the global id of the vertex of each of some rows."""
+        at = np.arange(rows.start, rows.stop)
+        block = np.searchsorted(self._begins, at, side="right") - 1
+        types, ids = np.asarray(self.types)[block % len(self.types)], np.empty(len(at), np.int64)
+        for type_ in self.types:
+            mine = types == type_
+            layout_ids = at[mine] - self._shifts[type_][block[mine] // len(self.types)]
+            ids[mine] = self._layout.permutations[type_][layout_ids]
+        return types, ids
+
+    def joint_ids(self) -> NDArray[np.int64]:
+        """[N] of each row the global id of its vertex, behind those of the trained types before its own."""
+        sizes = [len(self._layout.permutations[type_]) for type_ in self.types]
+        before = np.zeros(max(self.types) + 1, np.int64)
+        before[list(self.types)] = np.cumsum([0, *sizes[:-1]])
+        types, ids = self.vertices(slice(0, sum(sizes)))
+        return ids + before[types]
