@@ -21,6 +21,7 @@ from gsplit.engine.objectives.pairs import OwnPairLoss
 from gsplit.engine.strategy import Strategy
 from gsplit.models import registry
 from gsplit.models.prepared import Needs, prepare
+from gsplit.sampling.rule import FanOutOf
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +42,8 @@ class Run:
     pickled_model: bytes | None = None
     """A model that was handed over, or None to build the one the signature names. Bytes, because a module sent
     to another process would arrive in shared memory, and every trainer would train the same weights."""
+    fan_out_of: FanOutOf = ()
+    """Relations with fan-outs of their own, by number."""
     own_loss: OwnLoss | OwnPairLoss | None = None
     """A loss of the user's, or None for one that the configuration names."""
     step: StepBytes | None = None

@@ -63,6 +63,7 @@ from gsplit.models import registry
 from gsplit.models.decoding import decoder_of
 from gsplit.models.initial import load_initial
 from gsplit.models.registry import BUILT_IN, DECODER, Described, describe
+from gsplit.models.typed import own_fan_outs
 
 logger = logging.getLogger(__name__)
 
@@ -147,6 +148,7 @@ def resolve(
         needs=described.needs,
         estimates=described.estimates,
         pickled_model=described.pickled_model,
+        fan_out_of=own_fan_outs(resolved, layout.graph) if typed else (),
         own_loss=own,
         reads_stored_rows=described.reads_stored_rows,
         unused=described.unused,

@@ -9,13 +9,27 @@ from __future__ import annotations
 from typing import Any
 
 from gsplit.config.resolved import Placed
+from gsplit.config.sampling import fan_outs_by_name
 from gsplit.data import GraphArrays
 from gsplit.sampling import Neighbours, Reach, reach_of
+from gsplit.sampling.named import fan_out_of_relations
+from gsplit.sampling.rule import FanOutOf
+
+
+def own_fan_outs(config: Placed, graph: GraphArrays) -> FanOutOf:
+    """The relations that have fan-outs of their own, by number.
+
+    Raises:
+        InputError: for what ``--fan-out-of`` says of relations that are not there.
+    """
+    named = fan_outs_by_name(config.fan_out_of)
+    return fan_out_of_relations(named, config.fan_out, graph.schema, graph.target)
 
 
 def reach_of_run(config: Placed, graph: GraphArrays) -> Reach:
     """The types of each level and the relations of each layer of the mini-batches that a run samples."""
-    fan_outs = Neighbours(fan_out=config.fan_out).fan_outs(len(graph.adjacencies))
+    rule = Neighbours(fan_out=config.fan_out, fan_out_of=own_fan_outs(config, graph))
+    fan_outs = rule.fan_outs(len(graph.adjacencies))
     return reach_of([graph.schema.ends(r) for r in range(len(graph.schema.relations))], fan_outs, graph.target)
 
 

@@ -83,7 +83,7 @@ def sampled_backwards(run: Run) -> tuple:
 
     Its end of the supply comes before the other ends of its pipes, which have to stay open.
     """
-    config, layout = run.config, open_layout(run.layout)
+    config, layout = run.config, open_layout(run.layout, typed=True)
     rule = Neighbours(fan_out=config.fan_out)
     micro_batches = micro_batches_of(
         layout,

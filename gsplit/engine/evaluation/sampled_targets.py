@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import takewhile
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,7 +21,7 @@ from gsplit.device.precision import Precision
 from gsplit.engine.inputs import SplitLoader
 from gsplit.engine.typed.loader import TypedSplitLoader
 from gsplit.parallel import Member
-from gsplit.sampling import Neighbours
+from gsplit.sampling import TypedSampler, sampler_of, typed_sampler_of
 from gsplit.sampling.plan import fold_key, hashed
 
 EVALUATION = 0x4556414C
@@ -59,12 +60,13 @@ class SampledTargets:
         """This trainer's share of some layout ids with their logits [n, C], mini-batch by mini-batch."""
         self._member.barrier()  # features may be trained, and are read as others have left them
         layout, seed = self._loader.layout, fold_key(self._seed, EVALUATION) >> 1
-        rule, graph = Neighbours(fan_out=tuple(self._fan_outs)), layout.graph
-        whole = np.array([[0, each.num_vertices] for each in graph.schema.types])
-        sampler = rule.sampler(
-            layout, whole if graph.schema.is_typed else whole[0], seed=seed, edge_ids=self._loader.weights
-        )
-        ids = ids[np.argsort(layout.permutations[graph.target][ids])]
+        options: dict[str, Any] = {"seed": seed, "edge_ids": self._loader.weights}
+        sampler: TypedSampler
+        if layout.graph.schema.is_typed:
+            sampler = typed_sampler_of(layout, fan_outs=self._by_relation(model), **options)
+        else:
+            sampler = sampler_of(layout, fan_outs=list(self._fan_outs), **options)
+        ids = ids[np.argsort(layout.permutations[layout.graph.target][ids])]
         was_training = model.training
         model.eval()
         own = range(self._member.rank, -(-len(ids) // TARGETS), self._member.world)
@@ -75,6 +77,14 @@ class SampledTargets:
             inputs = self._loader.inputs(segment, None)
             yield segment.targets, self._precision.called(self._member.device, model, *inputs)
         model.train(was_training)
+
+    def _by_relation(self, model: Any) -> list[list[int]]:
+        """The fan-outs by hop and relation, [L][R]: 0 of relations that a layer has no weights for."""
+        reach = model.reach
+        return [
+            [fan_out if relation in drawn else 0 for relation in range(len(reach.ends))]
+            for fan_out, drawn in zip(self._fan_outs, reversed(reach.relations), strict=False)
+        ]
 
 
 def validated(layout: Layout, number: int | None, seed: int) -> NDArray[np.int64]:

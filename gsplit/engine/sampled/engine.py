@@ -84,7 +84,7 @@ class Sampled:
 
     def rule(self, run: Run) -> Rule:
         """The rule by which mini-batches are sampled; asked for wherever anything depends on it."""
-        return rule_of_run(run.config, estimates=run.estimates)
+        return rule_of_run(run.config, estimates=run.estimates, fan_out_of=run.fan_out_of)
 
     def sampling(self, run: Run, layout: Layout) -> SamplerSpec:
         """Return how mini-batches are sampled and split, by samplers and trainers alike."""

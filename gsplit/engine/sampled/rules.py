@@ -13,19 +13,22 @@ from gsplit.errors import InputError
 from gsplit.sampling import Neighbours, Rule
 from gsplit.sampling.links import Exclude, Links, Negatives
 from gsplit.sampling.named import rule_named
+from gsplit.sampling.rule import FanOutOf
 from gsplit.sampling.subgraphs import set_size
 
 
-def rule_of_run(config: Resolved, *, estimates: tuple[str, ...] = ()) -> Rule:
+def rule_of_run(config: Resolved, *, estimates: tuple[str, ...] = (), fan_out_of: FanOutOf = ()) -> Rule:
     """The rule that the flags ask for, which :func:`check_rule` has seen.
 
     Args:
         config: of the run.
         estimates: that its model can be trained with.
+        fan_out_of: relations with fan-outs of their own, by number.
     """
     rule = rule_named(
         config.sampling,
         fan_out=config.fan_out,
+        fan_out_of=fan_out_of,
         layers=config.layers,
         layer_sizes=config.layer_sizes,
         importance=config.importance,

@@ -67,7 +67,7 @@ def check_trained(config: Resolved, layout: Layout) -> None:
 
 
 def check_features(config: Placed, graph: GraphArrays, where: str) -> None:
-    """Refuse a graph of several types that gives nothing to learn from.
+    """Refuse types that mini-batches reach and that have no features, of the graph's or trained.
 
     Args:
         config: with the layers decided.
@@ -75,16 +75,10 @@ def check_features(config: Placed, graph: GraphArrays, where: str) -> None:
         where: what messages call it.
 
     Raises:
-        InputError: where no relation leads to the target type, or types that mini-batches reach have no features.
+        InputError: with their names.
     """
-    schema, reach = graph.schema, reach_of_run(config, graph)
-    target = schema.types[graph.target].name
-    if not schema.into(graph.target):
-        raise InputError(
-            f"{where}: no relation leads to the vertices of type {target}, so none has a neighbour; import the graph "
-            "with --reverse"
-        )
-    lacking = [schema.types[t].name for t in reach.types[0] if graph.features_by_type[t] is None]
+    reach = reach_of_run(config, graph)
+    lacking = [graph.schema.types[t].name for t in reach.types[0] if graph.features_by_type[t] is None]
     if lacking and config.train_features is None:
         raise InputError(
             f"{where}: vertices of type {_names(lacking)} have no features; let some be learned with "
