@@ -101,7 +101,7 @@ def test_rows_that_are_trained_are_a_parameter_of_one_dense_process(pool, typed,
     model.load_state_dict(before)
     rows = torch.from_numpy(initial_rows(config.seed, ids, 4, 3)).requires_grad_()
     train = torch.from_numpy(np.array(graph.train_idx))
-    logits = dense_levels(layout, model, {3: rows})[2][0][train]
+    logits = dense_levels(layout, model, trained={3: rows})[2][0][train]
     labels = torch.from_numpy(np.array(graph.labels))[train]
     mini_batch_loss(objective_of(graph.task), logits, labels, len(train)).backward()
     torch.testing.assert_close(gradient[ids], rows.grad, rtol=1e-10, atol=1e-13)

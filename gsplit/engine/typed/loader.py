@@ -134,7 +134,7 @@ class TypedSplitLoader:
     def blocks(
         self, segment: Segment, comm: BatchComm | None = None, data: Tensor | None = None
     ) -> dict[int, TypedBlock]:
-        """The blocks alone; ``data`` is the segment on the device. Other arguments and errors are those of ``inputs``."""
+        """The blocks alone; ``data`` is the segment on the device. What else is asked and raised is as in inputs."""
         blocks = typed_blocks_of(segment, self._device, comm, data)
         if not self.weights:
             return blocks
