@@ -329,5 +329,5 @@ def both_matrices(graph, relation, counts) -> tuple[torch.Tensor, torch.Tensor]:
     for v in range(counts[to]):
         for e in range(edges.indptr[v], edges.indptr[v + 1]):
             matrices[0, v, edges.indices[e]] += 1
-            matrices[1, v, edges.indices[e]] += float(edges.edge_weight[e])
+            matrices[1, v, edges.indices[e]] += 1 if edges.edge_weight is None else float(edges.edge_weight[e])
     return matrices[0], matrices[1]
