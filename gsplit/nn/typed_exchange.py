@@ -21,7 +21,7 @@ from torch.autograd.function import once_differentiable
 from gsplit.kernels import computed_in, kernels_for
 from gsplit.nn.exchange import BatchComm, Link, Route, wants_gradient_back
 from gsplit.parallel.checker import Step
-from gsplit.parallel.collectives import start_all_to_all
+from gsplit.parallel.collectives import all_to_all_places
 
 
 def exchange_types(xs: Sequence[Tensor], routes: Sequence[Route], comm: BatchComm) -> tuple[Tensor, ...]:
@@ -94,8 +94,7 @@ def _folded(
     """Gradients of own rows: those of them here, and those of their copies, from where these are."""
     copies = [grad[own:].split(route.receive_counts) for grad, own, route in zip(grads, num_own, routes, strict=True)]
     returned = [
-        grad.new_empty((sum(route.send_counts), grad.shape[1]), dtype=computed_in(grad.dtype))
-        for grad, route in zip(grads, routes, strict=True)
+        grad.new_empty((sum(route.send_counts), grad.shape[1])) for grad, route in zip(grads, routes, strict=True)
     ]
     places = [rows.split(route.send_counts) for rows, route in zip(returned, routes, strict=True)]
     counts = [route.receive_counts for route in routes]
@@ -104,8 +103,9 @@ def _folded(
     )
     folded = []
     for grad, own, rows, route in zip(grads, num_own, returned, routes, strict=True):
-        total = grad[:own].to(rows.dtype, copy=True, memory_format=torch.contiguous_format)
-        kernels_for(total).add(total, route.send_rows, rows, route.send_counts)  # a peer wants a row once
+        total = grad[:own].to(computed_in(grad.dtype), copy=True, memory_format=torch.contiguous_format)
+        values = rows.to(total.dtype)
+        kernels_for(total).add(total, route.send_rows, values, route.send_counts)  # a peer wants a row once
         folded.append(total.to(grad.dtype))
     return tuple(folded)
 
@@ -135,20 +135,13 @@ def _send(
         step = Step.EXCHANGE if way == "forward" else Step.RETURN
         link.checker.enter(step, layer=layer, width=sum(widths), dtype=like.dtype)
 
-    def message(counts: Sequence[Sequence[int]]) -> tuple[Tensor, list[int], list[Tensor]]:
-        """Memory for a message, numbers for each trainer, and the part of each (trainer, type)."""
-        sizes = [counts[type_][peer] * widths[type_] for peer, type_ in product(peers, types)]
-        flat = like.new_empty(sum(sizes), dtype=dtype)
-        shaped = zip(flat.split(sizes), product(peers, types), strict=True)
-        parts = [part.view(counts[type_][peer], widths[type_]) for part, (peer, type_) in shaped]
-        return flat, [sum(sizes[len(types) * peer :][: len(types)]) for peer in peers], parts
-
-    sent, outgoing, parts = message(send_counts)
-    arrived, incoming, arriving = message([[len(rows) for rows in of_type] for of_type in places])
-    for (peer, type_), into in zip(product(peers, types), parts, strict=True):
-        if into.numel():
-            write(type_, peer, into)
-    start_all_to_all(arrived, sent, incoming, outgoing, link.group)()
-    for (peer, type_), rows in zip(product(peers, types), arriving, strict=True):
-        places[type_][peer].copy_(rows)
+    sizes = [send_counts[type_][peer] * widths[type_] for peer, type_ in product(peers, types)]
+    sent = like.new_empty(sum(sizes), dtype=dtype)
+    for (peer, type_), part in zip(product(peers, types), sent.split(sizes), strict=True):
+        if part.numel():
+            write(type_, peer, part.view(-1, widths[type_]))
+    outgoing = [
+        sum(of_type[peer] * width for of_type, width in zip(send_counts, widths, strict=True)) for peer in peers
+    ]
+    all_to_all_places(list(zip(*places, strict=True)), sent, outgoing, link.group)
     link.counters.count(way, sent.nbytes, sum(number > 0 for number in outgoing))

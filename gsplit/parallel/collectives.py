@@ -10,6 +10,7 @@ from __future__ import annotations
 import pickle
 import time
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Any, Literal, TypeAlias
 
 import torch
@@ -65,10 +66,35 @@ def start_all_reduce(x: Tensor, group: Group) -> Callable[[], object]:
 
 
 def all_to_all(
-    out: Tensor, sent: Tensor, receive_counts: Sequence[int], send_counts: Sequence[int], group: Group | None
+    out: Tensor,
+    sent: Tensor,
+    receive_counts: Sequence[int],
+    send_counts: Sequence[int],
+    group: Group | Mailboxes | None,
 ) -> None:
     """Send each member its rows, and fill ``out`` with those of member 0, 1, ...; see :func:`start_all_to_all`."""
     start_all_to_all(out, sent, receive_counts, send_counts, group)()
+
+
+def all_to_all_places(
+    places: Sequence[Sequence[Tensor]], sent: Tensor, send_counts: Sequence[int], group: Group | Mailboxes | None
+) -> None:
+    """Send each member its numbers in one message, and fill the places with those of the members.
+
+    Args:
+        places: [P] of each member the tensors of any shapes that its message fills, one after another; contiguous.
+        sent: [sum(send_counts)] numbers, those for member 0 first; places may be of another type.
+        send_counts: [P] numbers for each member.
+        group: those who send, as PyTorch's group or by memory that they share.
+    """
+    counts, flat = [sum(each.numel() for each in of_member) for of_member in places], [*chain(*places)]
+    if isinstance(group, Mailboxes) and all(each.dtype == sent.dtype for each in flat):
+        group.start(flat, sent, counts, send_counts)()
+        return
+    received = sent.new_empty(sum(counts))
+    all_to_all(received, sent, counts, send_counts, group)
+    for place, numbers in zip(flat, received.split([each.numel() for each in flat]), strict=True):
+        place.copy_(numbers.view_as(place))
 
 
 def start_all_to_all(

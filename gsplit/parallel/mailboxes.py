@@ -117,12 +117,13 @@ class Mailboxes:
         return mail
 
     def start(
-        self, out: Tensor, sent: Tensor, receive_counts: Sequence[int], send_counts: Sequence[int]
+        self, out: Tensor | Sequence[Tensor], sent: Tensor, receive_counts: Sequence[int], send_counts: Sequence[int]
     ) -> Callable[[], None]:
         """Send each member its rows; what is returned waits until ``out`` holds those of member 0, 1, ...
 
         Args:
-            out: [sum(receive_counts), ...] filled with the received rows; contiguous, of the type of ``sent``.
+            out: [sum(receive_counts), ...] filled with the received rows; contiguous, of the type of ``sent``. Or
+                several such tensors of any shapes, filled one after another, each with rows of one member.
             sent: [sum(send_counts), ...] rows, those for member 0 first; it may be written again at once.
             receive_counts: [P] rows from each member of the group.
             send_counts: [P] rows for each member.
@@ -135,11 +136,11 @@ class Mailboxes:
         return self._start(out, sent, receive_counts, np.stack([ends[:-1], ends[1:]], axis=1))
 
     def _start(
-        self, out: Tensor, sent: Tensor, receive_counts: Sequence[int], ranges: NDArray[np.int64]
+        self, out: Tensor | Sequence[Tensor], sent: Tensor, receive_counts: Sequence[int], ranges: NDArray[np.int64]
     ) -> Callable[[], None]:
         """Begin as :meth:`start` does, with rows ``ranges[member]`` for each member; ranges may be equal."""
-        assert out.is_contiguous()
-        assert out.dtype == sent.dtype
+        places = out.split(list(receive_counts)) if isinstance(out, Tensor) else out
+        assert all(place.is_contiguous() and place.dtype == sent.dtype for place in places)
         self._sent = number = self._sent + 1
         turn, me = number % TURNS, self._group.index(self._rank)
         for peer in self._group:
@@ -152,7 +153,7 @@ class Mailboxes:
         _core.post_number(self._numbers, self._rank * self._width, number)
 
         def wait() -> None:
-            into, at = _bytes_of(out), 0
+            left = (_bytes_of(place) for place in places if place.numel())
             for member, peer in enumerate(self._group):
                 self._wait_for(peer, peer * self._width, number)
                 begin, end = (int(each) for each in self._ranges[peer, turn, me])
@@ -162,9 +163,10 @@ class Mailboxes:
                         f"trainer {self._first + peer} sends {end - begin} bytes to trainer "
                         f"{self._first + self._rank}, which wants {wanted}"
                     )
-                if end > begin:
-                    into[at : at + end - begin].copy_(self._piece(peer, turn, end)[begin:end])
-                    at += end - begin
+                while begin < end:
+                    into = next(left)
+                    into.copy_(self._piece(peer, turn, end)[begin : begin + len(into)])
+                    begin += len(into)
                 _core.post_number(self._numbers, self._taken(self._rank, peer), number)
 
         return wait

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from unittest import mock
 
@@ -13,7 +14,7 @@ from support.messages import line_with, says
 from support.runs import all_equal, config_for, train_in_trainer
 
 import gsplit._core as _core
-from gsplit.parallel.collectives import all_gather, all_reduce, all_to_all, start_all_to_all
+from gsplit.parallel.collectives import all_gather, all_reduce, all_to_all, all_to_all_places, start_all_to_all
 from gsplit.parallel.mailboxes import Mailboxes
 
 SHAPES = [((), torch.int64), ((1,), torch.float32), ((5,), torch.float64), ((2, 3), torch.bfloat16)]
@@ -47,10 +48,15 @@ def messages(member, rounds, seed):
         ours, theirs = (torch.full((sum(receive), *shape), 111).to(dtype) for _ in range(2))
         if late.random() < 0.3:
             reached(mail, (member.rank + 1) % member.world * mail._width, mail._sent + 1, late.random() / 50)
-        wait = start_all_to_all(ours, sent, receive, send, mail)
+        if number % 3 < 2:
+            wait = start_all_to_all(ours, sent, receive, send, mail)
+        else:  # in places of their own, some without numbers
+            places = [[part[: len(part) // 3], part[len(part) // 3 :]] for part in ours.split(receive)]
+            all_to_all_places(places, sent.view(-1), [n * math.prod(shape) for n in send], mail)
         all_to_all(theirs, sent.clone(), receive, send, member.group)
         sent.fill_(77)  # it was copied
-        wait()
+        if number % 3 < 2:
+            wait()
         same.append(torch.equal(ours, theirs) and len(ours) == sum(receive))
     return same
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from support.steps import ALONE, CPU
-from support.typed_models import Case, dense_step, step_of
+from support.typed_models import Case, dense_step, mailboxes_of, step_of
 
 from gsplit.nn import BatchComm, ExchangeCounters, Route
 from gsplit.nn.typed_exchange import exchange_types
@@ -63,15 +63,16 @@ SPLIT_CASES = [
 
 @pytest.mark.parametrize(("world", "name"), SPLIT_CASES)
 def test_law_2_loss_and_all_gradients_equal_the_dense_ones(pool, world, name):
-    check(pool.run(world, step_of, 5, OPTIONS[name]), 5, OPTIONS[name])
+    by_memory = world == 4  # as on a host's CPU; the others send through sockets
+    check(pool.run(world, step_of, 5, OPTIONS[name], by_memory), 5, OPTIONS[name])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("name", OPTIONS)
 def test_law_2_of_many_graphs(pool, seed, name):
-    for world in (2, 4):
-        check(pool.run(world, step_of, seed, OPTIONS[name]), seed, OPTIONS[name])
+    for world, by_memory in ((2, True), (4, False)):
+        check(pool.run(world, step_of, seed, OPTIONS[name], by_memory), seed, OPTIONS[name])
 
 
 def products_in_pool(member, widths, counts):
@@ -111,6 +112,32 @@ def test_law_4_over_tuples_of_types_of_different_widths(pool, world):
     counts[3] = np.zeros((world, world), int).tolist()  # of one type nothing travels
     forward, backward = zip(*pool.run(world, products_in_pool, widths, counts), strict=True)
     assert sum(forward) == pytest.approx(sum(backward), rel=1e-12)
+
+
+def bytes_in_pool(member, dtype, exchange_dtype, by_memory):
+    """Bytes that two rows take each way; gradients that come back are exact where they are sums of ones."""
+    member, peer = member.on(trainer_grid(member.world)), 1 - member.rank
+    group = mailboxes_of(member) if by_memory else member.along(SPLIT)
+    counts = (2, 0) if peer == 0 else (0, 2)
+    rows = torch.tensor([0, 2], dtype=torch.int32)
+    routes = [Route(send_rows=rows, send_counts=counts, receive_counts=counts, layer=2, always_returns=True)] * 2
+    counters = ExchangeCounters()
+    comm = BatchComm(group, counters, CPU, exchange_dtype=exchange_dtype)
+    xs = [torch.full((3, width), float(member.rank), dtype=dtype, requires_grad=True) for width in (4, 1)]
+    out = exchange_types(xs, routes, comm)
+    assert all(torch.equal(each[3:], torch.full_like(each[3:], float(peer))) for each in out)
+    grads = torch.autograd.grad(out, xs, [torch.ones_like(each) for each in out])
+    assert all(grad.dtype == dtype and grad[:, 0].tolist() == [2, 1, 2] for grad in grads)
+    return counters.forward_bytes, counters.backward_bytes
+
+
+@pytest.mark.parametrize("by_memory", [False, True])
+@pytest.mark.parametrize(
+    ("dtype", "exchange_dtype", "itemsize"),
+    [(torch.float32, None, 4), (torch.bfloat16, None, 2), (torch.float32, torch.bfloat16, 2)],
+)
+def test_rows_and_gradients_travel_as_short_as_they_are(pool, dtype, exchange_dtype, itemsize, by_memory):
+    assert pool.run(2, bytes_in_pool, dtype, exchange_dtype, by_memory) == [(10 * itemsize, 10 * itemsize)] * 2
 
 
 def test_rows_of_several_dtypes_are_refused():

@@ -19,6 +19,7 @@ from gsplit.engine.typed.loader import TypedSplitLoader
 from gsplit.nn import RGAT, RGCN, BatchComm, ExchangeCounters, UntypedSAGE
 from gsplit.nn.norm import follow_comm
 from gsplit.parallel import SPLIT, reduce_gradients, trainer_grid, with_checker
+from gsplit.parallel.mailboxes import Mailboxes
 from gsplit.sampling import reach_of
 from gsplit.sampling.reach import Reach
 from support import pool as pool_module
@@ -108,7 +109,11 @@ def typed_loader(graph: TypedGraph, weights: list, *, dtype=torch.float64, takes
     return TypedSplitLoader(SimpleNamespace(graph=stored), dtype=dtype, weights=takes_weights)
 
 
-def step_of(member, seed: int, options: dict):
+def mailboxes_of(member) -> Mailboxes:
+    return Mailboxes.fresh(pool_module.SHARED.mail, member.rank, tuple(range(member.world)), member.barrier)
+
+
+def step_of(member, seed: int, options: dict, by_memory: bool = False):
     """Loss and gradients of one trainer's part, summed over all; what was sent."""
     case = Case(seed, member.world, **options)
     how = {"target_type": case.target, "seed": seed, "edge_ids": case.model.uses_edge_weight}
@@ -117,7 +122,9 @@ def step_of(member, seed: int, options: dict):
     segment = sampler.segment(member.rank)
     if member.world > 1:
         member = with_checker(member.on(trainer_grid(member.world)), pool_module.SHARED.checker)
-    group = member.along(SPLIT) if member.world > 1 else None
+    group = None
+    if member.world > 1:
+        group = mailboxes_of(member) if by_memory else member.along(SPLIT)
     counters = ExchangeCounters()
     comm = BatchComm(group, counters, CPU, everyone=member.group, checker=member.checker)
     blocks = typed_loader(case.graph, case.weights, takes_weights=case.model.uses_edge_weight).blocks(segment, comm)

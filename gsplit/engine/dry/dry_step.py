@@ -237,8 +237,9 @@ class Silent(Mailboxes):
         """Take no memory."""
 
     def start(
-        self, out: Tensor, sent: Tensor, receive_counts: Sequence[int], send_counts: Sequence[int]
+        self, out: Tensor | Sequence[Tensor], sent: Tensor, receive_counts: Sequence[int], send_counts: Sequence[int]
     ) -> Callable[[], None]:
         """Send nothing; there is nothing to wait for, and zeros come."""
-        out.zero_()
+        for place in [out] if isinstance(out, Tensor) else out:
+            place.zero_()
         return lambda: None
