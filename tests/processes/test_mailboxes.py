@@ -165,7 +165,7 @@ def test_numbers_may_begin_again(pool):
 
 def train_by_sockets(member, config):
     """As ``train_in_trainer``, with rows that go through gloo."""
-    with mock.patch("gsplit.engine.sampled.engine.carrier_of", lambda parts: parts.member.along("split")):
+    with mock.patch("gsplit.engine.sampled.maker.carrier_of", lambda parts: parts.member.along("split")):
         return train_in_trainer(member, config)
 
 

@@ -54,7 +54,7 @@ def as_on_accelerators():
     with (
         library_alone(),
         mock.patch.object(_core, "narrow_fits", return_value=False),
-        mock.patch("gsplit.engine.sampled.engine.carrier_of", lambda parts: parts.member.along(SPLIT)),
+        mock.patch("gsplit.engine.sampled.maker.carrier_of", lambda parts: parts.member.along(SPLIT)),
         mock.patch("gsplit.train.trainer.with_mail", lambda member, pieces: member),
     ):
         yield
