@@ -56,7 +56,7 @@ if __name__ == "__main__":  # trainers are processes that import this script
         metrics="hits@10",
         fan_out=(5, 5),
         hidden=32,
-        epochs=6,
+        epochs=4,
         lr=0.01,
         batch_size=256,  # pairs
         overwrite=True,

@@ -12,7 +12,7 @@ from torch.nn.utils import get_total_norm
 from gsplit.config.optimisation import OptimisationConfig
 from gsplit.optim.loss_scale import LossScale
 from gsplit.optim.rates import Rates
-from gsplit.parallel import EarlySums, Member, reduce_gradients, sum_over_trainers
+from gsplit.parallel import EarlySums, Member, count_over_trainers, reduce_gradients, sum_over_trainers
 
 
 class Steps:
@@ -134,7 +134,7 @@ class Steps:
     def _all_finite(self, gradients: Sequence[Tensor]) -> bool:
         """Return whether gradients are finite; those of rows, which each trainer has alone, on all trainers."""
         finite = bool(get_total_norm(gradients, float("inf")).isfinite())
-        return finite if self._rows is None else not any(sum_over_trainers([not finite], self._member))
+        return finite if self._rows is None else not any(count_over_trainers([not finite], self._member))
 
     def _add(self, counted: int) -> None:
         gradients = [parameter.grad * counted for parameter in self._trained()]

@@ -156,8 +156,11 @@ class Member:
         return self.group if self.mail is None else self.mail
 
     def barrier(self) -> None:
-        """Wait for all trainers."""
-        collectives.barrier(self.group)
+        """Wait for all trainers: in the memory through which those of one host tell each other, or by the group."""
+        if self.mail is not None and self.hosts == 1:
+            self.mail.meet()
+        else:
+            collectives.barrier(self.group)
 
     @property
     def _grid(self) -> Grid:

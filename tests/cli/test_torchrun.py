@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 
 import torch
+from support.commands import python
 from support.graphs import lay_out, random_graph
 from support.messages import says
 from support.runs import all_equal, config_for, records
 
 import gsplit
 
+TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
 KEPT = ("epoch", "batch", "trainer", "targets", "traffic", "loss", "valid_accuracy", "settings")
 
 
 def test_its_trainers_compute_what_ours_do_to_the_last_bit(tmp_path, in_pool):
-    layout = lay_out(random_graph(300, 10, seed=3), tmp_path, parts=4).path
+    layout = lay_out(random_graph(300, 10, seed=3), tmp_path, parts=2).path
     config = config_for(layout, tmp_path / "ours", model="gat", heads=2, dropout=0.5, samplers=2)
     flags = "--fan-out 4,4 --batch-size 40 --hidden 8 --epochs 2 --lr 0.01 --dropout 0.5 --threads 1 --device cpu"
     command = f"-m gsplit.train {layout} --out {tmp_path / 'theirs'} --model gat --heads 2 --samplers 2 {flags}"
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "4"]
-    theirs = subprocess.run(
-        [*torchrun, *command.split()], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
-    )
-    assert theirs.returncode == 0, theirs.stderr
+    theirs = python(*TORCHRUN, *command.split(), stdin=subprocess.DEVNULL)
     with in_pool():
         summary = gsplit.train(config=config)
     says(theirs.stdout, f"test, {summary['test_accuracy']:.4f}, valid")
@@ -40,12 +37,8 @@ def test_its_trainers_compute_what_ours_do_to_the_last_bit(tmp_path, in_pool):
 
 def test_a_mistake_is_its_root_cause(tmp_path):
     layout = lay_out(random_graph(100, 5, seed=3), tmp_path, parts=2).path
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     command = ["-m", "gsplit.train", str(layout), "--out", str(tmp_path / "run"), "--check-model"]
-    done = subprocess.run(
-        [*torchrun, *command], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
-    )
-    assert done.returncode == 1
+    done = python(*TORCHRUN, *command, code=1, stdin=subprocess.DEVNULL)
     lines = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
     assert len(lines) == 1
     says(lines[0], "--check-model, processes, gsplit train")

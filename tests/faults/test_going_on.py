@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from support.commands import FLAGS, PATIENCE_S, assert_same_run, python
+from support.forked import Popen
 from support.hosts import free_port, places
 from support.messages import says
 from support.waiting import wait_until
@@ -34,7 +35,7 @@ def start(tmp_path):
 
     def begin(name, command, environment):
         with (tmp_path / name).open("w") as out:
-            process = subprocess.Popen(
+            process = Popen(
                 [*map(str, command)],
                 env=os.environ | environment,
                 stdin=subprocess.DEVNULL,

@@ -10,6 +10,8 @@ from dataclasses import replace
 
 import pytest
 import torch
+from support.commands import python
+from support.forked import Popen
 from support.graphs import lay_out, random_graph
 from support.messages import line_with, says
 from support.runs import all_equal, config_for, records, train_in_trainer, trainer_of
@@ -169,20 +171,23 @@ def test_a_script_that_trainers_cannot_import_gets_one_line(run, layout, tmp_pat
     folder.mkdir()
     script = script.format(layout=str(layout.path), run=str(run.out))
     (folder / "script.py").write_text(script)
-    words = [sys.executable, *start, *([script] if start == ["-c"] else [])]
     with (folder / "script.py").open() as file:
-        done = subprocess.run(words, cwd=folder, stdin=file, capture_output=True, text=True, check=False, timeout=90)
-    assert (done.returncode, done.stderr.count("\n"), done.stdout) == (1, 1, ""), done.stderr
+        words = [*start, *([script] if start == ["-c"] else [])]
+        done = python(*words, code=1, cwd=folder, stdin=file, timeout=90)
+    assert (done.stderr.count("\n"), done.stdout) == (1, ""), done.stderr
     says(done.stderr, "error:", message)
     assert os.listdir(folder) == ["script.py"]
 
 
 def test_a_reader_that_goes_away_does_not_end_the_run(layout, tmp_path):
-    words = f"-m gsplit.train {layout.path} --out run --device cpu --fan-out 2,2 --epochs 3"
-    command = f"{sys.executable} {words} | head -n 1"
-    done = subprocess.run(command, shell=True, cwd=tmp_path, capture_output=True, text=True, timeout=90, check=True)
-    assert done.stdout.startswith("Epoch 01")
-    assert "Traceback" not in done.stderr
+    words = f"-m gsplit.train {layout.path} --out run --device cpu --fan-out 2,2 --epochs 3 --samplers 1".split()
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with Popen([sys.executable, *words], cwd=tmp_path, text=True, **pipes) as command:
+        assert command.stdout.readline().startswith("Epoch 01")
+        command.stdout.close()
+        said = command.stderr.read()
+    assert command.returncode == 0, said
+    assert "Traceback" not in said
     assert json.loads((tmp_path / "run" / "summary.json").read_text())["epochs"] == 3
 
 

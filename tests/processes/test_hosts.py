@@ -261,7 +261,8 @@ def test_scripts_that_somebody_starts_once_a_trainer(pool, layouts, tmp_path):
     """With samplers, memory by sockets and a run after the other, held against trainers that GSplit starts."""
     changes = {"plain": {}, "over": {"split_group": 4}, "alone": {"samplers": 0, "evaluate": "sampled"}}
     configs = {
-        name: config_for(layouts(4).path, tmp_path / name, precision="64", **each) for name, each in changes.items()
+        name: config_for(layouts(4).path, tmp_path / name, precision="64", epochs=1, **{"samplers": 1, **each})
+        for name, each in changes.items()
     }
     summaries = train_placed(tmp_path / "placed", 2, 2, [given(config) for config in configs.values()])
     for left in (tmp_path / "placed").glob("rank-*-memory"):

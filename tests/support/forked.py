@@ -35,7 +35,7 @@ from gsplit import starting
 STARTS = "GSPLIT_TEST_STARTS"
 """Variable: where it is set, each process is started anew."""
 IMPORTED = ("gsplit.train.loop", "gsplit.train.api", "gsplit.predict.api", "gsplit.launch.placed")
-OURS = ("gsplit", "experiments")
+OURS = ("gsplit", "experiments", "torch.distributed.run")
 AUTOLOAD = "TORCH_DEVICE_BACKEND_AUTOLOAD"
 """PyTorch's variable: whether importing it registers devices."""
 WHO = "support.forked"
@@ -159,7 +159,7 @@ _from: Nursery | None = None
 
 
 class Popen(subprocess.Popen):
-    """subprocess's, of a module of ours or a script."""
+    """subprocess's, of a module of ours, torchrun or a script."""
 
     def _execute_child(self, *arguments, **named):
         anew: Any = super()
@@ -202,10 +202,12 @@ def main(line: int, owner: int) -> None:
 
 
 def _is_ours(words: list[str]) -> bool:
-    """Whether this is Python, without flags of its own, with a module of ours or a script."""
-    return words[0] == sys.executable and (
-        words[2].partition(".")[0] in OURS if words[1] == "-m" else not words[1].startswith("-")
-    )
+    """Whether this is Python, without flags of its own, with a module of ours, torchrun or a script."""
+    if words[0] != sys.executable or len(words) == 1:
+        return False
+    if words[1] == "-m":
+        return f"{words[2]}.".startswith(tuple(f"{name}." for name in OURS))
+    return not words[1].startswith("-")
 
 
 def _serve(line: socket.socket, owner: int) -> None:

@@ -19,7 +19,7 @@ from gsplit.engine.metrics import values_of
 from gsplit.engine.objective import Objective
 from gsplit.engine.typed.loader import TypedSplitLoader
 from gsplit.host import SharedBuffer
-from gsplit.parallel import Member, sum_over_trainers
+from gsplit.parallel import Member, count_over_trainers, sum_over_trainers
 from gsplit.parallel.host_memory import complete
 from gsplit.runs.log import finite
 
@@ -91,7 +91,7 @@ class Evaluator(Vectors):
         """
         counts = [0] * self._member.world
         counts[self._member.rank] = sum(len(logits) for logits, _ in outputs)
-        sizes = [int(size) for size in sum_over_trainers(counts, self._member)]
+        sizes = count_over_trainers(counts, self._member)
         begin, total = sum(sizes[: self._member.rank]), sum(sizes)
         gathered = self._exact.shared(0, total, self._graph.num_classes)
         several = outputs[0][1].ndim == 2

@@ -31,7 +31,7 @@ from gsplit.engine.own_ranges import own_range
 from gsplit.features import gather
 from gsplit.host import SharedBuffer
 from gsplit.nn import Block
-from gsplit.parallel import Member, sum_over_trainers
+from gsplit.parallel import Member, count_over_trainers
 from gsplit.parallel.collectives import all_reduce
 from gsplit.parallel.host_memory import complete
 from gsplit.sampling import MiniBatchSampler, Segment, sampler_of
@@ -168,7 +168,7 @@ class ExactLevels(LevelMemory):
                 model,
                 single_layers_of(model, self._loader, self._num_layers, warns=self._member.rank == 0),
             )
-            can = sum_over_trainers([self._layers[1] is not None], self._member) == [self._member.world]
+            can = count_over_trainers([self._layers[1] is not None], self._member) == [self._member.world]
             if not can:  # a model that draws at random may seem so to some trainers
                 self._layers = model, None
         layers = self._layers[1]
@@ -207,7 +207,7 @@ class ExactLevels(LevelMemory):
     def _top_levels(self, own: NDArray[np.int64], last: int) -> NDArray[np.uint8] | None:
         """[N] the highest level that vectors of anyone's ``own`` need a vertex in, 0 for none; None: all vertices."""
         n = self._graph.num_vertices
-        if sum_over_trainers([len(own)], self._member) == [n]:
+        if count_over_trainers([len(own)], self._member) == [n]:
             return None
         top_N = np.zeros(n, np.uint8)
         top_N[own] = last

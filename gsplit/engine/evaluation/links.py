@@ -43,7 +43,7 @@ from gsplit.engine.evaluation.vectors import Vectors
 from gsplit.engine.inputs import SplitLoader
 from gsplit.host import SharedBuffer
 from gsplit.nn.decoders import Decoder
-from gsplit.parallel import Member, sum_over_trainers
+from gsplit.parallel import Member, count_over_trainers, sum_over_trainers
 from gsplit.parallel.collectives import all_reduce
 from gsplit.parallel.host_memory import complete
 from gsplit.runs.log import finite
@@ -239,7 +239,7 @@ class LinkEvaluator(Vectors):
         rows, table, not_finite = self.table(
             chunks, mask, self._num_layers, self._width, functools.partial(prepare, decoder)
         )
-        return rows, table, sum_over_trainers([len(not_finite)], self._member) == [0]
+        return rows, table, count_over_trainers([len(not_finite)], self._member) == [0]
 
     def _rounds(self, of_set: _Pairs) -> Iterator[tuple[NDArray[np.int64], Known]]:
         """This trainer's pairs by their places, and what is known of them, of so many that this is bounded."""

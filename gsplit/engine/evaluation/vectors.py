@@ -19,7 +19,7 @@ from gsplit.engine.evaluation.typed_exact import TypedExactLevels
 from gsplit.engine.inputs import SplitLoader
 from gsplit.engine.typed.loader import TypedSplitLoader
 from gsplit.host import SharedBuffer
-from gsplit.parallel import Member, sum_over_trainers
+from gsplit.parallel import Member, count_over_trainers
 from gsplit.parallel.host_memory import complete
 
 
@@ -141,5 +141,5 @@ class Vectors:
 
     def _agree(self) -> None:
         """Wait for all trainers; where one has skipped a chunk all raise Stopped."""
-        if any(sum_over_trainers([self._skipped], self._member)):
+        if any(count_over_trainers([self._skipped], self._member)):
             raise Stopped

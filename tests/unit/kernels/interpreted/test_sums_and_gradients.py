@@ -36,7 +36,7 @@ def edges_of(block, weight=None):
 
 @pytest.mark.parametrize("width", [1, 7, 16, 100, 300])
 def test_means_and_their_gradients(launched, width):
-    block = sampled_block()
+    block = sampled_block(targets=30)
     x = torch.randn(block.num_sources, width, dtype=torch.float64, requires_grad=True)
     dense = edges_of(block)
     wanted = dense / dense.sum(1, keepdim=True).clamp(min=1) @ x
@@ -51,7 +51,7 @@ def test_means_and_their_gradients(launched, width):
 
 @pytest.mark.parametrize("heads", [1, 3])
 def test_weighted_sums_and_their_gradients(launched, heads):
-    block = sampled_block(random_graph(150, 9, seed=8, weighted=True))
+    block = sampled_block(random_graph(150, 9, seed=8, weighted=True), targets=30)
     x = torch.randn(block.num_sources, 4 * heads, dtype=torch.float64, requires_grad=True)
     weight = torch.randn(block.num_edges, heads, dtype=torch.float64, requires_grad=True)
     pieces = zip(x.chunk(heads, dim=1), weight.unbind(1), strict=True)
@@ -80,7 +80,7 @@ def test_halves_are_summed_in_float32_and_rounded_once(launched, dtype):
 
 def test_a_gradient_that_is_one_number_in_all_places(launched):
     """The backward of ``sum()`` gives such: a tensor whose strides are 0."""
-    block = sampled_block()
+    block = sampled_block(targets=30)
     x = torch.randn(block.num_sources, 5, dtype=torch.float64, requires_grad=True)
     sum_of_neighbours(block, x).sum().backward()
     torch.testing.assert_close(x.grad, edges_of(block).sum(0).unsqueeze(1).expand_as(x), **EXACT)
