@@ -50,7 +50,7 @@ def test_a_trainer_that_is_killed_ends_all(started, tmp_path):
     assert not psutil.wait_procs(helpers, 10.0)[1]
 
 
-@pytest.mark.parametrize("here", [1, 2])
+@pytest.mark.parametrize("here", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_a_supplier_that_is_killed_is_the_cause_on_both_hosts(started, tmp_path, here):
     run = tmp_path / "run"
     trainers = started(here, *ENDLESS, "--out", run)

@@ -56,7 +56,7 @@ def assert_near(weights, wanted, bound=1e-8):
         assert (weight - wanted[name]).abs().max() <= bound * max(1.0, float(wanted[name].abs().max())), name
 
 
-@pytest.mark.parametrize("model", ["sage", "gat"])
+@pytest.mark.parametrize("model", ["sage", pytest.param("gat", marks=pytest.mark.slow)])
 def test_any_number_of_trainers_learns_the_same(here, layouts, tmp_path, model):
     wanted, weights = trained(layouts(1), tmp_path / "1", model=model, **BOTH)
     assert "pair_decoder.first.weight" in weights
@@ -103,7 +103,7 @@ def weighed(tmp_path_factory):
     }
 
 
-@pytest.mark.parametrize("loss", ["bce", "margin"])
+@pytest.mark.parametrize("loss", ["bce", pytest.param("margin", marks=pytest.mark.slow)])
 def test_weights_of_pairs_count_in_the_mean(here, layouts, weighed, tmp_path, loss):
     """Equal ones change nothing; with others any number of trainers learns the same, wherever pairs are scored."""
     about = {"loss": loss, "negatives": "uniform:2", "accumulate": 2}

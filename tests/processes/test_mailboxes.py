@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from dataclasses import replace
 from unittest import mock
 
 import numpy as np
@@ -14,6 +15,7 @@ from support.messages import line_with, says
 from support.runs import all_equal, config_for, train_in_trainer
 
 import gsplit._core as _core
+from gsplit.parallel import count_over_trainers
 from gsplit.parallel.collectives import all_gather, all_reduce, all_to_all, all_to_all_places, start_all_to_all
 from gsplit.parallel.mailboxes import Mailboxes
 
@@ -65,6 +67,25 @@ def messages(member, rounds, seed):
 def test_messages_are_those_of_gloo(pool, world):
     rounds = 30
     assert pool.run(world, messages, rounds, world) == [[True] * rounds] * world
+
+
+def waited(member):
+    """When this trainer came to barriers, the later the higher its turn is, and went on; and a count after each."""
+    member, times = replace(member, mail=fresh(member)), []
+    for turn in range(member.world):
+        time.sleep(0.02 * ((member.rank + turn) % member.world))
+        came_s = time.monotonic()
+        member.barrier()
+        times.append((came_s, time.monotonic(), count_over_trainers([member.rank, True, 2**40], member)))
+    return times
+
+
+@pytest.mark.parametrize("world", [2, 4])
+def test_nobody_goes_on_before_all_have_come_and_counts_are_sums(pool, world):
+    for of_turn in zip(*pool.run(world, waited), strict=True):
+        came, went, counts = zip(*of_turn, strict=True)
+        assert max(came) <= min(went)
+        assert counts == ([sum(range(world)), world, world * 2**40],) * world
 
 
 def sums(member, seed):

@@ -22,7 +22,7 @@ MODELS = [
 ]
 
 
-@pytest.mark.cases(3)
+@pytest.mark.cases(2)
 @pytest.mark.parametrize(
     ("world", "model"),
     [*((world, MODELS[0]) for world in (2, 3, 4)), *((3, model) for model in MODELS[1:])],

@@ -105,6 +105,20 @@ class Pool:
         self._rendezvous.__exit__(None, None, None)
 
 
+class _OneLoop(dist.ProcessGroupGloo):
+    """gloo's groups on one device: each device has a thread that wakes up a hundred times a second, for ever."""
+
+    device: Any = None
+
+    def __init__(self, store, rank, size, timeout):
+        if _OneLoop.device is None:
+            _OneLoop.device = self.create_device(interface=os.environ["GLOO_SOCKET_IFNAME"])
+        kind: Any = dist.ProcessGroupGloo
+        options = kind._Options()
+        options._devices, options._timeout = [self.device], timeout
+        super().__init__(store, rank, size, options)
+
+
 def _fork(rank, pipes, port, memory, kind) -> None:
     """Trainer 0; the others go with it."""
     importlib.import_module("torch_geometric.nn")  # as dgl, what some tests want in a trainer
@@ -130,6 +144,7 @@ def _serve(rank, pipes, port, memory, kind) -> None:
     SHARED, OF_HOSTS = memory
     collect_seldom()
     wait_for_no_disk()
+    vars(dist.distributed_c10d)["ProcessGroupGloo"] = _OneLoop
     pipe = pipes[rank]
     with joined(rank, len(pipes), port, kind, threads=1) as member:
         # All that tests want, made by all: a group that its members alone make is found by how many each has. Six are
