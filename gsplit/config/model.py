@@ -10,9 +10,10 @@ from gsplit.config.flags import Aliases
 from gsplit.config.rules import RESULTS, AsksForNothing, Only
 from gsplit.errors import InputError
 
-MODELS = ("sage", "gat", "gcn", "rgcn")
-TYPED = ("rgcn",)
-"""Models of several types of vertices."""
+MODELS = ("sage", "gat", "gcn", "rgcn", "rgat")
+TYPED = ("rgcn", "rgat", "sage")
+"""Models of several types of vertices; with sage all types and relations share their weights."""
+ATTENDING = ("gat", "rgat")
 Norm = Literal["none", "layer", "rms", "batch"]
 Normalization = Literal["both", "mean"]
 PrecisionName = Literal["32", "bf16-mixed", "16-mixed", "64", "auto", "32-true", "64-true"]
@@ -30,8 +31,9 @@ class ModelConfig(Checked):
     """The model: its class, its sizes and what stands between its layers."""
 
     model: str = "sage"
-    """sage (GraphSAGE with mean aggregation), gat, gcn; rgcn on a graph of several types; or package.module:Class, a
-    module of yours written for PyG, DGL or GSplit (docs/bring_your_own_model.md)."""
+    """sage (GraphSAGE with mean aggregation), gat, gcn; on a graph of several types rgcn, rgat, or sage, which knows
+    no types; or package.module:Class, a module of yours written for PyG, DGL or GSplit
+    (docs/bring_your_own_model.md)."""
     model_args: str = ""
     """Arguments for the constructor of such a class, as NAME=VALUE,NAME=VALUE."""
     num_layers: Annotated[int | None, Range(1)] = None
@@ -49,23 +51,26 @@ class ModelConfig(Checked):
     residual_after: Annotated[bool, Only(residual=True)] = False
     """Add it behind activation and dropout (as ScaleGNN), not before normalisation and activation."""
     input_projection: bool | None = None
-    """Project the features to the hidden width before the first layer. By default with rgcn, by type."""
+    """Project the features to the hidden width before the first layer. By default where there are several types."""
     output_projection: bool = False
     """Let the last layer be a hidden one, too, and project it to the classes."""
-    heads: Annotated[int, Range(1), Only(model="gat"), Aliases(("--num-heads",))] = 4
-    """gat: attention heads of the hidden layers, concatenated; they share the --hidden width out."""
-    out_heads: Annotated[int, Range(1), Only(model="gat")] = 1
-    """gat: attention heads of the last layer, averaged."""
-    attention_dropout: Annotated[Share, Only(model="gat"), RESULTS] = 0.0
-    """gat: share of edges dropped in training, per head."""
-    negative_slope: Annotated[float, Range(-MOST_FACTOR, MOST_FACTOR), Only(model="gat")] = 0.2
-    """gat: of the LeakyReLU."""
+    heads: Annotated[int, Range(1), Only(model=ATTENDING), Aliases(("--num-heads",))] = 4
+    """gat, rgat: attention heads of the hidden layers, concatenated; they share the --hidden width out."""
+    out_heads: Annotated[int, Range(1), Only(model=ATTENDING)] = 1
+    """gat, rgat: attention heads of the last layer, averaged."""
+    attention_dropout: Annotated[Share, Only(model=ATTENDING), RESULTS] = 0.0
+    """gat, rgat: share of edges dropped in training, per head."""
+    negative_slope: Annotated[float, Range(-MOST_FACTOR, MOST_FACTOR), Only(model=ATTENDING)] = 0.2
+    """gat, rgat: of the LeakyReLU."""
     normalization: Annotated[Normalization, Only(model="gcn")] = "both"
     """gcn: both (symmetric, by the degrees of the whole graph) or mean."""
     self_loops: Annotated[bool, Only(model=("gat", "gcn"))] = True
     """gat, gcn: let each vertex be its own neighbour; --no-self-loops where the graph has loops already."""
     bases: Annotated[int | None, Range(1), Only(model="rgcn")] = None
     """rgcn: matrices that those of all relations are sums of. By default each relation has one of its own."""
+    edge_weights: Annotated[bool, Only(model="rgcn")] = False
+    """rgcn: multiply the rows of neighbours by the weights of edges, of relations that have some. gcn and models of
+    yours take weights wherever there are any, and the others none."""
     precision: Annotated[PrecisionName | None, RESULTS] = None
     """32, the default, or 64: the bits of the floating numbers that the model computes in. bf16-mixed: parameters,
     their gradients and sums, losses and the optimizer stay float32; products, hidden rows and feature rows are
@@ -80,18 +85,13 @@ class ModelConfig(Checked):
         """The share of hidden values that is dropped: as given, or what their width asks for."""
         return self.dropout if self.dropout is not None else 0.5 if self.hidden >= WIDE else 0.0
 
-    @property
-    def projects(self) -> bool:
-        """Whether features are projected: as given, or what the model asks for."""
-        return self.model in TYPED if self.input_projection is None else self.input_projection
-
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.model not in MODELS and ":" not in self.model:
             raise InputError(
                 f"{self.model!r} is no --model: it is one of {', '.join(MODELS)}, or package.module:Class"
             )
-        if self.model == "gat" and self.hidden % self.heads:
+        if self.model in ATTENDING and self.hidden % self.heads:
             raise InputError(f"--heads {self.heads} does not divide --hidden {self.hidden}, which the heads share")
         object.__setattr__(self, "precision", self._one_precision())
         object.__setattr__(self, "dtype", None)

@@ -40,11 +40,18 @@ class Placed(TrainConfig):
 
     @classmethod
     def of(
-        cls, asked: TrainConfig, trainers: int, device: str, task: TaskName = "vertices", hosts: int = 1
+        cls,
+        asked: TrainConfig,
+        trainers: int,
+        device: str,
+        task: TaskName = "vertices",
+        hosts: int = 1,
+        *,
+        typed: bool = False,
     ) -> Placed:
         """Return what is known before an engine decides: trainers, devices, layers, precision, task and the like."""
         known = {"gpus": trainers, "device": device, "num_layers": asked.layers, "dropout": asked.share_dropped}
-        known |= {"input_projection": asked.projects}
+        known |= {"input_projection": typed if asked.input_projection is None else asked.input_projection}
         known |= {"precision": asked.precision or "32", "task": task, "hosts": hosts}
         return cls(**(vars(asked) | known))
 

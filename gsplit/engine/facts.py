@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from gsplit.config.model import MODELS
 from gsplit.config.resolved import Resolved
 from gsplit.config.rules import Not, given
 from gsplit.data.graph import Task
 from gsplit.engine.objectives.own_loss import OwnLoss, is_built_in
 from gsplit.engine.objectives.pairs import OwnPairLoss
-from gsplit.models.registry import BUILT_IN, Described
+from gsplit.models.registry import Described
 
 Facts = dict[str, Any]
 
@@ -33,7 +34,7 @@ def facts_of(
     """
     return {
         **vars(config),
-        "model": config.model if described.signature["model"] in BUILT_IN else f"a user's: {described.name}",
+        "model": config.model if described.signature["model"] in MODELS else f"a user's: {described.name}",
         "task": task,
         "several_types": several_types or Not("where vertices are of one type"),
         "built_in_loss": is_built_in(own_loss),

@@ -15,7 +15,7 @@ from torch import nn
 import gsplit._core as _core
 from gsplit.config.fields import flag_of
 from gsplit.config.links import TaskName
-from gsplit.config.model import PrecisionName
+from gsplit.config.model import MODELS, PrecisionName
 from gsplit.config.optimisation import DEFAULT_METRIC, ERRORS
 from gsplit.config.predict import check_what
 from gsplit.config.resolved import Placed
@@ -62,7 +62,7 @@ from gsplit.launch.in_reach import no_layout
 from gsplit.models import registry
 from gsplit.models.decoding import decoder_of
 from gsplit.models.initial import load_initial
-from gsplit.models.registry import BUILT_IN, DECODER, Described, describe
+from gsplit.models.registry import DECODER, Described, describe
 from gsplit.models.typed import own_fan_outs
 
 logger = logging.getLogger(__name__)
@@ -126,7 +126,7 @@ def resolve(
         check_weighed(config, own, layout)
     else:
         own = _loss_of_labels(asked, layout, loss)
-    placed, width = Placed.of(asked, trainers, device, task, hosts), asked.train_features
+    placed, width = Placed.of(asked, trainers, device, task, hosts, typed=typed), asked.train_features
     if typed:
         check_features(placed, layout.graph, str(layout.path))
     graph = layout.graph if width is None or typed else with_width(layout.graph, width)
@@ -255,7 +255,7 @@ def dry_run_of(engine: Engine, run: Run, *, on_host: bool = False) -> StepBytes 
 
 def _check_company(run: Run, layout: Layout) -> None:
     """Refuse a model of the user's whose outputs depend on which vertices are computed together."""
-    if run.signature["model"] in BUILT_IN:
+    if run.signature["model"] in MODELS:
         if run.config.check_model is False:
             name = run.config.model
             logger.warning("--no-check-model has no effect on the model %s, which is GSplit's own", name)

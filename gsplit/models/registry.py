@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from gsplit.config.model import MODELS, TYPED, ModelConfig
+from gsplit.config.model import ATTENDING, MODELS, ModelConfig
 from gsplit.config.names import object_named
 from gsplit.config.resolved import Placed
 from gsplit.config.rules import without_effect
@@ -18,7 +18,7 @@ from gsplit.errors import InputError
 from gsplit.models import custom, typed
 from gsplit.models.decoding import decoder_of
 from gsplit.models.prepared import Needs, check
-from gsplit.nn import GAT, GCN, RGCN, SAGE
+from gsplit.nn import GAT, GCN, RGAT, RGCN, SAGE, UntypedSAGE
 from gsplit.nn.adapters.adapter import Adapter
 from gsplit.nn.decoders import Decoder
 from gsplit.nn.gcn import Divisor
@@ -32,7 +32,12 @@ DECODER = "pair_decoder"
 """Name of a model's part that scores pairs of its vectors; a signature has the same key."""
 CUSTOM = "custom"
 """The name of a model that was handed over as an object."""
-BUILT_IN: dict[str, type[nn.Module]] = dict(zip(MODELS, (SAGE, GAT, GCN, RGCN), strict=True))
+BUILT_IN: dict[str, type[nn.Module]] = {"sage": SAGE, "gat": GAT, "gcn": GCN}
+"""Models of one type of vertices."""
+OF_TYPES: dict[str, type[nn.Module]] = {"rgcn": RGCN, "rgat": RGAT, "sage": UntypedSAGE}
+"""Models of several types."""
+OURS = (*BUILT_IN.values(), *OF_TYPES.values())
+"""Classes whose layers are known."""
 SHAPE = ("in_features", "hidden", "out_features", "num_layers")
 COMMON = ("norm", "residual", "input_projection")
 LATER = ("residual_after", "output_projection")
@@ -41,11 +46,12 @@ OPTIONS = {
     "sage": COMMON,
     "gat": (*COMMON, "heads", "out_heads", "negative_slope", "loops"),
     "gcn": (*COMMON, "normalization", "loops"),
-    "rgcn": (*COMMON, "bases"),
+    "rgcn": (*COMMON, "bases", "edge_weights"),
+    "rgat": (*COMMON, "heads", "out_heads", "negative_slope"),
 }
 """What else of the configuration decides what a model computes; a custom model takes none of it."""
 DROPOUTS_OF_ALL = ("dropout", "input_dropout")
-DROPOUTS = dict.fromkeys(MODELS, DROPOUTS_OF_ALL) | {"gat": (*DROPOUTS_OF_ALL, "attention_dropout")}
+DROPOUTS = dict.fromkeys(MODELS, DROPOUTS_OF_ALL) | dict.fromkeys(ATTENDING, (*DROPOUTS_OF_ALL, "attention_dropout"))
 """What of the configuration decides how a model is trained, and no signature holds."""
 FLAGS = {"loops": "self_loops"}
 """The option's name in the configuration, where it is another."""
@@ -99,11 +105,11 @@ def describe(config: Placed, graph: GraphArrays, model: nn.Module | None) -> Des
     if model is not None:
         signature = {"model": CUSTOM, "class": type(model).__qualname__}
         candidate = model
-    elif config.model in BUILT_IN:
+    elif config.model in MODELS:
         options = {name: FLAGS.get(name, name) for name in OPTIONS[config.model]}
         signature = {
             "model": config.model,
-            **(typed.described(config, graph) if config.model in TYPED else {"in_features": graph.num_features}),
+            **(typed.described(config, graph) if graph.schema.is_typed else {"in_features": graph.num_features}),
             "hidden": config.hidden,
             "out_features": graph.num_classes,
             "num_layers": config.num_layers,
@@ -121,7 +127,7 @@ def describe(config: Placed, graph: GraphArrays, model: nn.Module | None) -> Des
     checked = check(candidate, config.num_layers, graph)
     if call is not None:
         logger.info("the model is %s", call)
-    if signature["model"] not in BUILT_IN:
+    if signature["model"] not in MODELS:
         signature["shapes"] = {name: list(tensor.shape) for name, tensor in candidate.state_dict().items()}
     return Described(
         signature={**signature, "dtype": str(Precision.named(config.precision).dtype).removeprefix("torch.")},
@@ -132,7 +138,7 @@ def describe(config: Placed, graph: GraphArrays, model: nn.Module | None) -> Des
         pickled_model=None if model is None else checked.pickled,
         unused=tuple(name for name in OF_MODEL if name not in used),
         reads_stored_rows=isinstance(candidate, LayeredModel)
-        and type(candidate) in BUILT_IN.values()
+        and type(candidate) in OURS
         and candidate.reads_stored_rows
         and not config.input_dropout,
     )
@@ -147,7 +153,7 @@ def build(described: dict[str, Any], config: ModelConfig | None = None) -> nn.Mo
     """
     try:
         name = described["model"]
-        if name in BUILT_IN:
+        if name in MODELS:
             return _built_in(described, config)
         if ":" in name:
             cls = custom.model_class(object_named(name, "--model"), name)
@@ -156,7 +162,7 @@ def build(described: dict[str, Any], config: ModelConfig | None = None) -> nn.Mo
         if isinstance(error, InputError):
             raise
         raise InputError(f"the signature of the model is damaged: {error!r}") from None
-    raise InputError(f"unknown model {name!r}; this release knows {', '.join(BUILT_IN)} and package.module:Class")
+    raise InputError(f"unknown model {name!r}; this release knows {', '.join(MODELS)} and package.module:Class")
 
 
 def with_decoder(model: nn.Module, described: dict[str, Any]) -> nn.Module:
@@ -185,7 +191,9 @@ def _built_in(signature: dict[str, Any], config: ModelConfig | None = None) -> n
     if config is not None:
         wanted |= {key: getattr(config, key) for key in DROPOUTS[name]} | {"dropout": config.share_dropped}
     try:
-        return BUILT_IN[name](**(typed.with_reach(wanted, signature) if name in TYPED else wanted))
+        if typed.is_of_types(signature):
+            return OF_TYPES[name](**typed.with_reach(wanted, signature))
+        return BUILT_IN[name](**wanted)
     except (RuntimeError, MemoryError, OverflowError) as error:  # what PyTorch raises where it gets no memory
         widths = f"{signature['in_features']} features and hidden layers {signature['hidden']:,} wide"
         raise InputError(f"no {name} of {widths} can be made: {str(error).splitlines()[0]}") from None

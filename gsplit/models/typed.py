@@ -62,6 +62,11 @@ def described(config: Placed, graph: GraphArrays) -> dict[str, Any]:
     }
 
 
+def is_of_types(signature: dict[str, Any]) -> bool:
+    """Return whether a signature is of a model of several types."""
+    return "types" in signature
+
+
 def with_reach(arguments: dict[str, Any], signature: dict[str, Any]) -> dict[str, Any]:
     """The arguments of a model of several types, for whose number of layers stands what mini-batches reach.
 

@@ -35,7 +35,7 @@ from gsplit.errors import InputError
 from gsplit.files import as_path, real_path
 from gsplit.host import ending_tidily
 from gsplit.models import prepared
-from gsplit.models.registry import BUILT_IN, DECODER
+from gsplit.models.registry import DECODER, OURS
 from gsplit.models.saved import load_described
 from gsplit.parallel import rendezvous
 from gsplit.predict import compute
@@ -136,7 +136,7 @@ def predict(
     names = NamesInOutput(ids=opened.ids(), classes=_class_names(config.run, described.get("graph"), opened))
     if config.check_model:
         check_company(loaded, opened, layers=trained_with.layers, precision=precision)
-    elif type(loaded) not in BUILT_IN.values():
+    elif type(loaded) not in OURS:
         logger.warning("--no-check-model: whether the model %s can be split was not tried", type(loaded).__name__)
     world = trainers_of(config.gpus, opened.parts)
     if config.fan_out and world > opened.parts:

@@ -14,6 +14,7 @@ from support.graphs import lay_out, random_graph, regression_graph
 from support.links import linked_graph
 from support.messages import line_with
 from support.runs import InPool, all_equal, records
+from support.typed_graphs import lay_out_types, random_typed_graph
 
 import gsplit
 from gsplit.config.train import TrainConfig
@@ -82,6 +83,7 @@ LADIES = {"sampling": "ladies", "layer_sizes": (20, 20), "fan_out": (-1, -1)}
 UNIFORM = {"sampling": "uniform", "subgraph": "30%", "fan_out": (-1, -1), "num_layers": 2, "batch_size": 512}
 CLUSTERS = {**UNIFORM, "sampling": "clusters", "subgraph": None, "clusters": 1}
 LINKS = {"layout": lambda place: place.links(), "task": "links"}
+TYPED = {"layout": lambda place: place.several_types(), "model": "rgcn", "train_features": 4}
 ROTATE = {**FULL, "model": "gcn", "algorithm": "rotate"}
 TRAIN: Table = {
     "layout": Row(value=lambda place: place.layouts(3).path, see=summary("trainers")),
@@ -107,11 +109,13 @@ TRAIN: Table = {
     "negative_slope": Row(value=0.9, see=weights, base=GAT),
     "normalization": Row(value="mean", see=weights, base={"model": "gcn"}),
     "self_loops": Row(value=False, see=weights, base=GAT),
+    "bases": Row(value=2, see=weights, base=TYPED),
+    "edge_weights": Row(value=True, see=weights, base=TYPED),
     "precision": Row(value="bf16-mixed", see=weights),
     "dtype": Row(value="float64", see=weights),
     "normalize_features": Row(value=True, see=weights),
     "fan_out": Row(value=(4, 3), see=traffic("sampled_edges")),
-    "fan_out_of": "of several relations: tests/unit/sampling/test_fan_out_of.py; refused elsewhere: test_effects.py",
+    "fan_out_of": Row(value="r2=1,1", see=traffic("sampled_edges"), base=TYPED),
     "sampling": Row(value="fastgcn", see=weights, base=LADIES),
     "layer_sizes": Row(value=(20, 30), see=traffic("sampled_edges"), base=LADIES),
     "subgraph": Row(value="50%", see=lambda seen: len(records(seen.run, "mini-batch")), base=UNIFORM),
@@ -279,6 +283,11 @@ class Place:
         """A layout of two parts whose vertices may have several labels."""
         graph = random_graph(100, 5, seed=1, classes=3, multi_label=True)
         return lay_out(graph, self.shared / "several", parts=2).path
+
+    def several_types(self) -> Path:
+        """A layout of two parts of a graph of four types and six weighted relations."""
+        graph = random_typed_graph(4, 6, seed=38, weighted=True)
+        return lay_out_types(graph, self.shared / "several-types", parts=2).path
 
     def links(self) -> Path:
         """A layout of two parts with training pairs beside its edges."""

@@ -10,16 +10,14 @@ import torch
 from support import pool as pool_module
 from support.messages import line_with
 from support.runs import all_equal, config_for, records, run_for, train_in_trainer
-from support.typed_graphs import random_typed_graph
+from support.typed_graphs import lay_out_types, random_typed_graph
 from support.typed_models import dense_levels
 
 import gsplit
 from gsplit import TrainConfig
-from gsplit.data import open_layout, write_store
 from gsplit.engine.objective import mini_batch_loss, objective_of
 from gsplit.engine.rows.trained import initial_rows
 from gsplit.errors import InputError
-from gsplit.partition import PartitionConfig, partition
 from gsplit.runs import checkpoint
 from gsplit.train import loop
 
@@ -28,7 +26,9 @@ OPTIONS = {
     "plain": {},
     "bases-batch-norm": {"bases": 2, "norm": "batch", "residual": True},
     "fan-out-of": {"fan_out_of": "r2=0,2,r0=-1,3", "norm": "layer", "output_projection": True},
-    "sampled": {"evaluate": "sampled", "metrics": ("macro-f1",)},
+    "rgat": {"model": "rgat", "heads": 2},
+    "untyped": {"model": "sage", "evaluate": "sampled"},
+    "sampled": {"edge_weights": True, "evaluate": "sampled", "metrics": ("macro-f1",)},
 }
 
 
@@ -36,20 +36,17 @@ OPTIONS = {
 def typed(tmp_path_factory):
     """typed(parts): layouts of one graph of four types, the last without features."""
     folder = tmp_path_factory.mktemp("typed")
-    write_store(folder / "store", random_typed_graph(4, 6, seed=38), name="g", source="test")
-
-    def layout(parts):
-        out = folder / f"layout-{parts}"
-        if not out.exists():
-            partition(PartitionConfig(store=folder / "store", out=out, parts=parts, method="random"))
-        return open_layout(out, typed=True)
-
-    return layout
+    graph = random_typed_graph(4, 6, seed=38, weighted=True)
+    return lambda parts: lay_out_types(graph, folder, parts=parts)
 
 
-@pytest.mark.cases(4)
+@pytest.mark.cases(5)
 @pytest.mark.parametrize(
-    ("world", "options"), [(4, "plain"), (2, "fan-out-of"), (3, "bases-batch-norm"), (2, "sampled"), (3, "plain")]
+    ("world", "options"),
+    [
+        *((2, "fan-out-of"), (3, "bases-batch-norm"), (2, "sampled"), (3, "rgat"), (4, "untyped"), (4, "plain")),
+        *((3, "plain"), (4, "rgat")),
+    ],
 )
 def test_after_5_epochs_in_float64_the_logits_of_all_targets_agree(pool, typed, tmp_path, world, options):
     flags = {**RGCN, **OPTIONS[options], "epochs": 5, "validate_every": 2}
@@ -69,14 +66,12 @@ def test_groups_and_data_parallelism_learn_the_same_of_micro_batches(pool, typed
     """Of a graph whose types all have features; draws are those of micro-batches, so all neighbours are taken."""
     graph = random_typed_graph(4, 6, seed=38)
     rows = np.random.default_rng(0).standard_normal((graph.schema.types[3].num_vertices, 3)).astype(np.float32)
-    write_store(
-        tmp_path / "store", replace(graph, features_by_type=(*graph.features_by_type[:3], rows)), name="g", source="t"
-    )
-    partition(PartitionConfig(store=tmp_path / "store", out=tmp_path / "layout", parts=4, method="random"))
+    graph = replace(graph, features_by_type=(*graph.features_by_type[:3], rows))
+    layout = lay_out_types(graph, tmp_path, parts=4).path
     flags = {"model": "rgcn", "precision": "64", "fan_out": (-1, -1)}
     ways = {1: {}, 2: {"strategy": "data"}, 4: {"split_group": 2}}
     found = [
-        pool.run(world, train_in_trainer, config_for(tmp_path / "layout", tmp_path / f"{world}", **flags, **way))[0]
+        pool.run(world, train_in_trainer, config_for(layout, tmp_path / f"{world}", **flags, **way))[0]
         for world, way in ways.items()
     ]
     for other in found[1:]:
@@ -130,7 +125,7 @@ def test_a_run_goes_on_as_if_it_had_not_ended_also_with_other_trainers(here, typ
     ("flags", "words"),
     [
         ({"train_features": None}, ("t3", "no features", "--train-features 64")),
-        ({"model": "sage"}, ("--model sage", "t0, t1, t2, t3", "--model rgcn")),
+        ({"model": "gat"}, ("--model gat", "t0, t1, t2, t3", "--model rgcn")),
         ({"model": "torch_geometric.nn:GraphSAGE"}, ("torch_geometric.nn:GraphSAGE", "--model rgcn")),
         ({"cache": "replicated"}, ("--cache replicated",)),
         ({"strategy": "full", "fan_out": (20, 20, 20), "num_layers": 2}, ("--strategy full",)),

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 
-from gsplit.data import Relation, Schema, TypedGraph, VertexType
+from gsplit.data import Layout, Relation, Schema, TypedGraph, VertexType, open_layout, write_store
 from gsplit.data.graph import Adjacency
+from gsplit.partition import PartitionConfig, partition
 
 
 def academic() -> tuple[dict, dict, dict]:
@@ -103,3 +106,13 @@ def assert_equal_typed_graphs(got, wanted) -> None:
         assert (one is None) == (other is None)
         if one is not None:
             np.testing.assert_array_equal(one, other, strict=True)
+
+
+def lay_out_types(graph: TypedGraph, folder: Path, *, parts: int) -> Layout:
+    """A layout of a graph of several types, made once in a folder."""
+    out = folder / f"layout-{parts}"
+    if not out.exists():
+        if not (folder / "store").exists():
+            write_store(folder / "store", graph, name="g", source="test")
+        partition(PartitionConfig(store=folder / "store", out=out, parts=parts, method="random"))
+    return open_layout(out, typed=True)

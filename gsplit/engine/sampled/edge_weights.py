@@ -92,7 +92,8 @@ def check_weights_of_prediction(layout: Layout, model: Weighed, fan_out: tuple[i
 
 
 def _check(layout: Layout, model: Weighed, asks: Iterable[NotBelowZero], chances: str | None) -> None:
-    if not model.uses_weights or layout.graph.edge_weight is None:
+    # Of several types sums are divided by numbers of edges, and weights may be anything.
+    if not model.uses_weights or layout.graph.schema.is_typed or layout.graph.edge_weight is None:
         return
     found = weight_signs(layout.graph)
     if chances is not None and found.all_zero:

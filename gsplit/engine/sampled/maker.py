@@ -15,7 +15,7 @@ from gsplit.engine.run import Run
 from gsplit.engine.sampled.sources import SegmentSource
 from gsplit.kernels import StoredRows
 from gsplit.kernels.stored_rows import Use
-from gsplit.models.registry import BUILT_IN
+from gsplit.models.registry import OURS
 from gsplit.nn import BatchComm, ExchangeCounters
 from gsplit.parallel import SPLIT, Group
 from gsplit.parallel.mailboxes import Mailboxes
@@ -74,7 +74,7 @@ class OfOneType:
         self._loader, self._model = components.split_loader(), components.model
         self._share_of_whole = share_of_whole(components.run)
         in_memory = components.loading is not None and components.loading.in_memory
-        self._mixed, ours = components.run.precision.autocast is not None, type(self._model) in BUILT_IN.values()
+        self._mixed, ours = components.run.precision.autocast is not None, type(self._model) in OURS
         """Whether rows that are stored and copies of them may be rounded differently."""
         self._can_store = in_memory and self._loader.features.stores and (ours or not self._mixed)
         """Whether a model that reads rows where they lie may have them so."""

@@ -27,7 +27,7 @@ def check_flags(config: TrainConfig, layout: Layout, *, handed_over: bool) -> No
     """
     ours = config.model in TYPED and not handed_over
     if not layout.graph.schema.is_typed:
-        if ours:
+        if ours and config.model != "sage":
             raise InputError(
                 f"--model {config.model} is for several types of vertices, and {layout.path} has one; use sage"
             )
@@ -35,7 +35,7 @@ def check_flags(config: TrainConfig, layout: Layout, *, handed_over: bool) -> No
     several = f"{layout.path} has several types of vertices, or relations ({_names(layout.graph.schema.type_names)})"
     if not ours:
         name = "a model that was handed over" if handed_over else f"--model {config.model}"
-        raise InputError(f"{several}, which {name} is not for; use --model {' or '.join(TYPED)}")
+        raise InputError(f"{several}, which {name} is not for; use --model rgcn")
     refused = {
         f"--strategy {config.strategy}": config.strategy not in SAMPLED,
         "--grid": config.grid is not None,
