@@ -194,6 +194,8 @@ def _built_in(signature: dict[str, Any], config: ModelConfig | None = None) -> n
         if typed.is_of_types(signature):
             return OF_TYPES[name](**typed.with_reach(wanted, signature))
         return BUILT_IN[name](**wanted)
+    except ValueError as error:
+        raise InputError(f"--model {name}: {error}") from None
     except (RuntimeError, MemoryError, OverflowError) as error:  # what PyTorch raises where it gets no memory
         widths = f"{signature['in_features']} features and hidden layers {signature['hidden']:,} wide"
         raise InputError(f"no {name} of {widths} can be made: {str(error).splitlines()[0]}") from None
