@@ -58,6 +58,9 @@ class PredictConfig(Checked):
     layer: Annotated[int | None, Range(1)] = None
     """Whose output the embeddings are, from 1 on. By default that of the last hidden layer, of a run of links that of
     the last."""
+    type: str | None = None
+    """embeddings: the type of the vertices, on a graph of several; any that the level has. By default the one that
+    has labels."""
     pairs: Path | None = None
     """scores: a file of pairs, a source and a destination a row, as text or Parquet, or .npy [M, 2]."""
     top_k: Annotated[int | None, Range(1)] = None
@@ -96,6 +99,10 @@ class PredictConfig(Checked):
             check_fan_out(self.fan_out)
         if self.layer is not None and self.what != "embeddings":
             raise InputError(f"--layer is for --what embeddings, not for {self.what or 'classes'}")
+        if self.type is not None and self.what != "embeddings":
+            raise InputError(
+                f"--type {self.type} is for --what embeddings; all else is of the vertices that have labels"
+            )
         if self.what != "neighbours" and (self.top_k, self.candidates, self.known) != (None, "all", "drop"):
             raise InputError("--top-k, --candidates and --known are for --what neighbours")
         if (self.what == "scores") != (self.pairs is not None):

@@ -43,7 +43,8 @@ class EvaluationConfig(Checked):
     validate_fan_out: Annotated[
         tuple[int, ...] | None, Accepted(_check_validate_fan_out), Only(evaluate="sampled")
     ] = None
-    """sampled: neighbours drawn per hop, as --fan-out says them, which is the default where it draws any; else 10."""
+    """sampled: neighbours drawn per hop, as --fan-out says them, by every relation. By default what --fan-out and
+    --fan-out-of say, where neighbours are sampled; else 10."""
 
     @property
     def validations(self) -> tuple[int, str]:

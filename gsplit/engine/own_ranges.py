@@ -26,7 +26,7 @@ def bounds_by_parts(offsets: NDArray[np.int64], trainers: int) -> NDArray[np.int
     return np.linspace(0, offsets[-1], trainers + 1).astype(np.int64)
 
 
-def own_range(layout: Layout, member: Member) -> tuple[int, int]:
-    """Begin and end of the layout ids that a trainer evaluates."""
-    bounds = bounds_of(layout, member.world)
+def own_range(layout: Layout, member: Member, type_: int = 0) -> tuple[int, int]:
+    """Begin and end of the layout ids of a type, by its number, that a trainer evaluates."""
+    bounds = bounds_by_parts(layout.offsets_by_type[type_], member.world)
     return int(bounds[member.rank]), int(bounds[member.rank + 1])

@@ -13,14 +13,12 @@ import torch
 from torch import nn
 
 import gsplit._core as _core
-from gsplit.config.fields import flag_of
 from gsplit.config.links import TaskName
 from gsplit.config.model import MODELS, PrecisionName
 from gsplit.config.optimisation import DEFAULT_METRIC, ERRORS
 from gsplit.config.predict import check_what
 from gsplit.config.resolved import Placed
-from gsplit.config.rules import without_effect
-from gsplit.config.sampling import RULES, SamplingConfig
+from gsplit.config.sampling import RULES
 from gsplit.config.train import TrainConfig
 from gsplit.data import Layout, open_layout
 from gsplit.device import accelerator
@@ -59,6 +57,7 @@ from gsplit.files import real_path
 from gsplit.host import check_memory
 from gsplit.launch.effects import flags_without_effect, refuse
 from gsplit.launch.in_reach import no_layout
+from gsplit.launch.presampled import warn_of_other_sampling
 from gsplit.models import registry
 from gsplit.models.decoding import decoder_of
 from gsplit.models.initial import load_initial
@@ -109,7 +108,7 @@ def resolve(
     else:
         _check_trainable(layout)
     _check_scores_are_known(config, task, layout)
-    _warn_of_other_sampling(config, layout)
+    warn_of_other_sampling(config, layout)
     _say_rounded(config, layout)
     trainers = trainers_of(config.gpus, layout.parts, hosts)
     device = choose_device(config.device, trainers // hosts)
@@ -353,33 +352,3 @@ def _say_rounded(config: TrainConfig, layout: Layout) -> None:
         layout.path,
         config.precision or "32",
     )
-
-
-def _warn_of_other_sampling(config: SamplingConfig, layout: Layout) -> None:
-    """Say where the layout was weighted for another training, which its parts may be less even for."""
-    presampled = layout.description.get("presample")
-    if not presampled:
-        return
-    known, now = presampled.get("sampling", "neighbours"), config.sampling
-    if known == now == "saint" and config.importance != "squares":
-        logger.warning(
-            "%s was presampled for --importance squares, not %s: its parts may be less even, and other rows hotter",
-            layout.path,
-            config.importance,
-        )
-    for name in ("fan_out", "layer_sizes", "subgraph"):
-        other = known != now or _words(presampled.get(name)) != _words(getattr(config, name))
-        if other and without_effect(type(config), name, vars(config)) is None:
-            was = next(flag for flag in ("subgraph", "layer_sizes", "fan_out") if presampled.get(flag) is not None)
-            logger.warning(
-                "%s was presampled for %s %s, not %s: its parts may be less even, and other rows hotter",
-                layout.path,
-                flag_of(was),
-                _words(presampled[was]),
-                _words(getattr(config, name)) if was == name else f"--sampling {now}",
-            )
-
-
-def _words(value: object) -> str:
-    """A flag's value in the words of a command."""
-    return ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)

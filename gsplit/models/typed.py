@@ -9,14 +9,14 @@ from __future__ import annotations
 from typing import Any
 
 from gsplit.config.resolved import Placed
-from gsplit.config.sampling import fan_outs_by_name
+from gsplit.config.sampling import SamplingConfig, fan_outs_by_name
 from gsplit.data import GraphArrays
 from gsplit.sampling import Neighbours, Reach, reach_of
 from gsplit.sampling.named import fan_out_of_relations
 from gsplit.sampling.rule import FanOutOf
 
 
-def own_fan_outs(config: Placed, graph: GraphArrays) -> FanOutOf:
+def own_fan_outs(config: SamplingConfig, graph: GraphArrays) -> FanOutOf:
     """The relations that have fan-outs of their own, by number.
 
     Raises:

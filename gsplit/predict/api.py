@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import logging
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +16,13 @@ from gsplit.config.fields import check_options
 from gsplit.config.predict import OF_PAIRS, PredictConfig, What, check_what
 from gsplit.config.train import TrainConfig
 from gsplit.data import Layout, open_layout
-from gsplit.data.append import grown_from
 from gsplit.data.graph import Task
-from gsplit.data.labels.class_names import names_described
-from gsplit.data.layout import FILE as LAYOUT
 from gsplit.device.choice import choose_device, threads_of, trainers_of
 from gsplit.device.precision import Precision
 from gsplit.engine.evaluation.company import check_company
-from gsplit.engine.evaluation.evaluation_memory import Asked, check_evaluation_fits
+from gsplit.engine.evaluation.evaluation_memory import Asked, Levels, OfOneType, check_evaluation_fits
 from gsplit.engine.evaluation.single_layers import single_layers_of
+from gsplit.engine.evaluation.typed_memory import TypedLevels
 from gsplit.engine.inputs import SplitLoader
 from gsplit.engine.rows.shared import Shared
 from gsplit.engine.sampled.edge_weights import Weighed, check_weights_of_prediction
@@ -37,8 +34,18 @@ from gsplit.host import ending_tidily
 from gsplit.models import prepared
 from gsplit.models.registry import DECODER, OURS
 from gsplit.models.saved import load_described
+from gsplit.nn import TypedLayeredModel
 from gsplit.parallel import rendezvous
 from gsplit.predict import compute
+from gsplit.predict.graphs import (
+    check_graph,
+    check_schema,
+    check_trained,
+    check_widths,
+    class_names,
+    type_of_vectors,
+    with_features,
+)
 from gsplit.predict.output import (
     FEATURES,
     VALUES,
@@ -53,6 +60,7 @@ from gsplit.predict.pairs import SOURCES, TOP_K, PairSpec, asked_pairs, not_fini
 from gsplit.predict.vertices import Request, asked_vertices
 from gsplit.processes import check_script, start
 from gsplit.runs.folder import CONFIG, RUNS
+from gsplit.sampling import Reach
 
 logger = logging.getLogger(__name__)
 
@@ -123,17 +131,25 @@ def predict(
     level = config.level(trained_with.layers, links=decoder is not None)
     ready = prepared.prepare(copy.deepcopy(loaded))
     _check_offers(ready.model, level, trained_with.layers)
-    opened = open_layout(real_path(config.layout))
+    opened = open_layout(real_path(config.layout), typed=True)
+    signature, trained_on = described["signature"], described.get("graph")
+    check_schema(config.run, signature, opened)
+    reach = loaded.reach if isinstance(loaded, TypedLayeredModel) else None
+    type_, types = type_of_vectors(config.type, level, reach, opened), _trained_types(opened, reach, trained)
+    if reach is not None:
+        check_widths(config.run, signature, reach, opened, types)
     if trained is not None:
-        opened = _with_trained(config.run, described.get("graph"), opened, trained)
-    of_links = described["signature"].get(DECODER)
+        check_trained(config.run, trained_on, opened, trained, types)
+        if reach is None:
+            opened = with_features(opened, trained)
+    of_links = signature.get(DECODER)
     width = None if of_links is None else int(of_links["width"])
-    task = _check_graph(config.run, described.get("graph"), opened if width is None else for_links(opened, width))
+    task = check_graph(config.run, trained_on, opened if width is None else for_links(opened, width))
     what = _what(config, task, None if of_links is None else str(of_links["name"]))
-    weighed = Weighed.of(described["signature"], ready.needs, prepared.divisors_of(ready.model))
+    weighed = Weighed.of(signature, ready.needs, prepared.divisors_of(ready.model))
     check_weights_of_prediction(opened, weighed, config.fan_out)
-    asked, needed = _asked(what, vertices, pairs, candidates, opened)
-    names = NamesInOutput(ids=opened.ids(), classes=_class_names(config.run, described.get("graph"), opened))
+    asked, needed = _asked(what, vertices, pairs, candidates, opened, type_)
+    names = NamesInOutput(ids=opened.ids(), classes=class_names(config.run, trained_on, opened))
     if config.check_model:
         check_company(loaded, opened, layers=trained_with.layers, precision=precision)
     elif type(loaded) not in OURS:
@@ -145,13 +161,13 @@ def predict(
             f"use --gpus {opened.parts}"
         )
     if not config.fan_out:
-        _check_memory(ready, opened, needed, trained_with, level, world, copies=int(what in OF_PAIRS))
+        _check_memory(ready, opened, needed, trained_with, level, type_, world, copies=int(what in OF_PAIRS))
     shared = Shared.create(0)
     try:
         with ending_tidily(), temporary_folder(config.out, needed) as folder, rendezvous(world) as port:
             if trained is not None:
-                assert opened.graph.features is not None
-                np.save(folder / FEATURES, opened.graph.features)
+                rows = trained.numpy()
+                np.save(folder / FEATURES, rows if reach is not None else rows[opened.permutation])
             if what == "neighbours":
                 np.save(folder / SOURCES, asked)
             spec = compute.PredictSpec(
@@ -170,7 +186,8 @@ def predict(
                 precision=precision,
                 normalize_features=trained_with.normalize_features,
                 copied_dtype=copied_dtype(trained_with, opened),
-                trained_features=trained is not None,
+                type_=type_,
+                trained_types=types,
                 fan_out=config.fan_out,
                 batch_size=config.batch_size,
                 seed=config.seed,
@@ -222,16 +239,25 @@ def _asked(
     pairs: str | Path | ArrayLike | None,
     candidates: str | ArrayLike,
     layout: Layout,
+    type_: int,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Vertices, or pairs [M, 2], that were asked for, and the vertices whose vectors that needs; global ids."""
     if what == "scores":
         assert pairs is not None
         of_pairs = asked_pairs(pairs, layout)
         return of_pairs, of_pairs.reshape(-1)
-    asked = asked_vertices(vertices, layout)
+    asked = asked_vertices(vertices, layout, type_=type_)
     if what != "neighbours":
         return asked, asked
     return asked, np.concatenate([asked, asked_vertices(candidates, layout, "--candidates")])
+
+
+def _trained_types(layout: Layout, reach: Reach | None, trained: Tensor | None) -> tuple[int, ...]:
+    """Numbers of the types whose features a run has trained: those that it reaches and that have none."""
+    if trained is None:
+        return ()
+    features = layout.graph.features_by_type
+    return (0,) if reach is None else tuple(each for each in reach.types[0] if features[each] is None)
 
 
 def _pair_spec(config: PredictConfig, what: What, decoder: nn.Module | None, width: int | None) -> PairSpec | None:
@@ -271,26 +297,26 @@ def _check_memory(
     asked: NDArray[np.int64],
     trained_with: TrainConfig,
     level: int,
+    type_: int,
     trainers: int,
     *,
     copies: int,
 ) -> None:
     """Refuse exact predictions that do not fit into memory, before anything is started."""
-    precision = Precision.named(trained_with.precision)
-    loader = SplitLoader.from_host(layout, model.needs, dtype=precision.dtype)
-    layers = single_layers_of(model.model.to(precision.dtype).eval(), loader, trained_with.layers, warns=False)
-    if layers is None:
-        return
+    precision, of_model = Precision.named(trained_with.precision), model.model
+    levels: Levels
+    if isinstance(of_model, TypedLayeredModel):
+        levels = TypedLevels(layout, of_model, level, type_)
+    else:
+        loader = SplitLoader.from_host(layout, model.needs, dtype=precision.dtype)
+        layers = single_layers_of(of_model.to(precision.dtype).eval(), loader, trained_with.layers, warns=False)
+        if layers is None:
+            return
+        levels = OfOneType(layout, layers.widths[: level + 1])
+    ids = np.sort(Request(asked, layout.permutations[type_]).in_order())
     check_evaluation_fits(
-        layout,
-        [
-            Asked(
-                what="the vertices asked for",
-                ids=np.sort(Request(asked, layout.permutation).in_order()),
-                copies=copies,
-            )
-        ],
-        layers.widths[: level + 1],
+        levels,
+        [Asked(what="the vertices asked for", ids=ids, copies=copies)],
         precision=precision,
         trainers=trainers,
         instead="--fan-out samples neighbours and takes less; so do fewer --vertices",
@@ -303,68 +329,3 @@ def _check_offers(model: nn.Module, level: int, num_layers: int) -> None:
             f"the model {type(model).__name__} has neither forward_layer nor forward_until, which would give the "
             f"embeddings of layer {level}; ask for --what logits"
         )
-
-
-def _with_trained(run: Path, trained_on: Any, layout: Layout, trained: Tensor) -> Layout:
-    """The layout with the features that a run has trained, which are of one graph alone."""
-    same = isinstance(trained_on, dict) and trained_on.get("store_checksum") == layout.store_checksum
-    if not same or len(trained) != layout.graph.num_vertices:
-        raise InputError(
-            f"{layout.path} was made from another store than the one whose vertices the run in {run} has trained the "
-            "features of (--train-features)"
-        )
-    return replace(layout, graph=replace(layout.graph, features=trained.numpy()[layout.permutation]))
-
-
-def _grown(trained_on: dict[str, Any], layout: Layout) -> bool:
-    """Return whether the store of a layout was grown from the one that a run was trained on.
-
-    Raises:
-        InputError: for a layout that says so and has fewer vertices, or labels of another kind.
-    """
-    where = str(layout.path / LAYOUT)
-    if trained_on["store_checksum"] not in grown_from(layout.description["store"], where):
-        return False
-    graph, vertices = layout.graph, trained_on.get("num_vertices")
-    same = bool(trained_on.get("regression")) == graph.regression and trained_on["multi_label"] == graph.multi_label
-    if (isinstance(vertices, int) and vertices > graph.num_vertices) or (graph.num_classes and not same):
-        raise InputError(f"{where} is damaged: no store with these counts was grown from the one of the run")
-    return True
-
-
-def _class_names(run: Path, trained_on: Any, layout: Layout) -> tuple[str, ...] | None:
-    """Names of the classes that a run has learned, those of the layout where the run does not say."""
-    if not isinstance(trained_on, dict) or not isinstance(count := trained_on.get("num_classes"), int):
-        return layout.classes
-    return names_described(trained_on, count, str(run / "model.json"))
-
-
-def _check_graph(run: Path, trained_on: dict[str, Any] | None, layout: Layout) -> Task:
-    """Return what the run has learned of a vertex; as the layout says where the run does not."""
-    graph = layout.graph
-    if graph.num_features == 0:
-        raise InputError(f"{layout.path} has no features, so there is nothing to predict from")
-    if trained_on is None:
-        logger.warning("%s does not say which graph it was trained on, so that is not compared", run)
-        return graph.task
-    kinds = {"num_features": int, "multi_label": bool, "store_checksum": str}
-    if not isinstance(trained_on, dict) or any(not isinstance(trained_on.get(k), kind) for k, kind in kinds.items()):
-        raise InputError(f"{run / 'model.json'} is damaged where it says which graph the run was trained on")
-    if trained_on["num_features"] != graph.num_features:
-        raise InputError(
-            f"{layout.path} has {graph.num_features} features a vertex, but the run in {run} was trained with "
-            f"{trained_on['num_features']}"
-        )
-    if trained_on["store_checksum"] != layout.store_checksum:
-        if not _grown(trained_on, layout):
-            logger.warning("%s was made from another store than the one the run in %s trained on", layout.path, run)
-        elif (learned := trained_on.get("num_classes")) != graph.num_classes:
-            logger.warning(
-                "%s has %s classes since its store has grown, and the run in %s has learned %s: others are never "
-                "predicted",
-                layout.path,
-                graph.num_classes,
-                run,
-                learned,
-            )
-    return "regression" if trained_on.get("regression") else "labels" if trained_on["multi_label"] else "classes"

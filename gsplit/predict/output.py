@@ -38,7 +38,7 @@ VERTICES = "vertices.npy"
 VALUES = "values.npy"
 """File of the trainers' results, in the same folder."""
 FEATURES = "features.npy"
-"""Features that were trained, [N, D] by layout id, in the same folder."""
+"""Features that were trained, [N, D] in the same folder: by layout id, or of several types as KeptRows takes them."""
 ROWS_AT_ONCE = 1 << 14
 LOGITS_AT_ONCE = 1 << 16
 

@@ -20,23 +20,34 @@ from gsplit.data.npy import DAMAGE, map_array
 from gsplit.errors import InputError
 
 
-def asked_vertices(which: str | ArrayLike, layout: Layout, flag: str = "--vertices") -> NDArray[np.int64]:
+def asked_vertices(
+    which: str | ArrayLike, layout: Layout, flag: str = "--vertices", type_: int = 0
+) -> NDArray[np.int64]:
     """int64 [M] global ids; those of ``all`` and of a vertex set ascend, whatever the layout.
 
     Args:
         which: ``all``, a vertex set, the path of a file, or the ids themselves.
         layout: of the graph they are in.
         flag: names them in messages.
+        type_: number of the type that they are of.
 
     Raises:
-        InputError: for a file that cannot be read, ids that are none of the graph, or no id at all.
+        InputError: for a file that cannot be read, ids that are none of the graph, no id at all, or a vertex set of
+            another type than the one that has labels.
     """
-    n = layout.graph.num_vertices
+    schema, target = layout.graph.schema, layout.graph.target
+    n, name, called = schema.types[type_].num_vertices, schema.types[type_].name, ""
     if isinstance(which, str):
         if which == "all":
             return np.arange(n)
         if which in VERTEX_SETS:
-            return _not_empty(np.sort(layout.permutation[layout.graph.vertex_set(which)]), f"{flag} {which}")
+            if type_ != target:
+                raise InputError(
+                    f"{flag} {which} is a set of vertices of type {schema.types[target].name}, and --type is {name}; "
+                    "say all, or a file"
+                )
+            chosen = layout.permutations[type_][layout.graph.vertex_set(which)]
+            return _not_empty(np.sort(chosen), f"{flag} {which}")
         named = layout.ids()
         if named is not None:
             texts = _read_named(Path(which), named.names, flag)
@@ -51,7 +62,9 @@ def asked_vertices(which: str | ArrayLike, layout: Layout, flag: str = "--vertic
         raise InputError(f"{where} must be a list of whole numbers, not {ids.dtype} of shape {ids.shape}")
     outside = (ids < 0) | (ids >= n)
     if outside.any():
-        at, called = int(np.argmax(outside)), ""
+        at = int(np.argmax(outside))
+        if schema.is_typed:
+            called = f" of type {name}"
         if (named := layout.ids()) is not None:
             called = f"; its vertices have ids such as {named.shown(0)}, which are given as texts"
         raise InputError(f"{where}: vertex number {at + 1} is {ids[at]}, outside the vertices 0 .. {n - 1}{called}")

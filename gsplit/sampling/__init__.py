@@ -9,7 +9,7 @@ them draw by.
 from gsplit.sampling.layerwise import FastGCN, Ladies
 from gsplit.sampling.micro_batches import MicroBatches, SamplerSpec, split_offsets
 from gsplit.sampling.plan import EpochPlan
-from gsplit.sampling.reach import Reach, reach_of
+from gsplit.sampling.reach import Reach, reach_of, within
 from gsplit.sampling.rule import MicroBatchSampler, Neighbours, Plan, Rule
 from gsplit.sampling.saint import Saint
 from gsplit.sampling.sampler import (
@@ -46,4 +46,5 @@ __all__ = [
     "sampler_of",
     "split_offsets",
     "typed_sampler_of",
+    "within",
 ]

@@ -49,3 +49,22 @@ def reach_of(ends: Sequence[tuple[int, int]], fan_outs: Sequence[Sequence[int]],
         relations.append(drawn)
         types.append(tuple(sorted({*types[-1], *(ends[r][0] for r in drawn)})))
     return Reach(tuple(ends), target, tuple(reversed(types)), ((), *reversed(relations)))
+
+
+def within(reach: Reach, fan_outs: Sequence[Sequence[int]], level: int | None = None) -> list[list[int]]:
+    """Fan-outs [hops][R] from a level downwards, 0 for the relations that its layers have no weights for.
+
+    Args:
+        reach: of the model.
+        fan_outs: as :func:`reach_of` takes them, the first for vertices of the level.
+        level: that mini-batches start from; None: the last.
+
+    Examples:
+        >>> within(reach_of([(1, 0), (0, 1)], [[5, 5], [5, 5]], target=0), [[3, 3], [3, 3]])
+        [[3, 0], [3, 3]]
+    """
+    layers = reach.relations[1 : reach.num_layers + 1 if level is None else level + 1]
+    return [
+        [fan_out if r in drawn else 0 for r, fan_out in enumerate(of_hop)]
+        for of_hop, drawn in zip(fan_outs, reversed(layers), strict=True)
+    ]

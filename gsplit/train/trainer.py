@@ -160,6 +160,7 @@ class Trainer(Components):
             "precision": run.precision,
             "threads": config.threads,
             "fan_outs": config.evaluation_fan_out,
+            "fan_out_of": run.fan_out_of if config.validate_fan_out is None else (),
             "seed": config.seed,
             "stops": self.shared.asked_to_stop,
             "publish": None if self.trained is None else self.trained.publish,

@@ -201,7 +201,7 @@ def test_what_ranking_takes_is_known_before(lay, tmp_path, monkeypatch, caplog):
     wanted = [len(np.unique(np.concatenate([each.reshape(-1) for each in given]))), 0]
     wanted[1] = len(np.unique(np.concatenate([lay(2).graph.links.test, lay(2).graph.links.test_negatives])))
     assert [(len(each.ids), each.copies) for each in found.asked] == [(wanted[0], 1), (wanted[1], 1)]
-    assert found.widths[-1] == WIDTH
+    assert found.levels.widths[-1] == WIDTH
     for asked, number in (("all", N), ("uniform:2", 40 * 4)):
         run = resolve(replace(config, evaluate_negatives=asked))
         assert len(evaluated(run, for_links(lay(2), WIDTH)).asked[0].ids) == number

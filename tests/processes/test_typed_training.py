@@ -19,6 +19,7 @@ from gsplit.engine.objective import mini_batch_loss, objective_of
 from gsplit.engine.rows.trained import initial_rows
 from gsplit.errors import InputError
 from gsplit.runs import checkpoint
+from gsplit.sampling import reach_of
 from gsplit.train import loop
 
 RGCN = {"model": "rgcn", "precision": "64", "train_features": 4, "batch_size": 6}
@@ -76,6 +77,20 @@ def test_groups_and_data_parallelism_learn_the_same_of_micro_batches(pool, typed
     ]
     for other in found[1:]:
         np.testing.assert_allclose(other["logits"], found[0]["logits"], rtol=0, atol=1e-8)
+
+
+def test_sampled_evaluation_takes_the_fan_outs_of_relations_of_their_own(pool, typed, tmp_path):
+    schema = typed(1).graph.schema
+    reach = reach_of([schema.ends(number) for number in range(6)], [[1] * 6] * 2, target=0)
+    all_of_each = {f"r{number}": (-1, -1) for number in reach.relations[1]}
+    flags = {**RGCN, "fan_out": (1, 1), "fan_out_of": all_of_each, "epochs": 1}
+    ways = {}, {"evaluate": "sampled"}, {"evaluate": "sampled", "validate_fan_out": (1, 1)}
+    exact, sampled, few = (
+        pool.run(1, train_in_trainer, config_for(typed(1).path, tmp_path / str(number), **flags, **way))[0]["logits"]
+        for number, way in enumerate(ways)
+    )
+    np.testing.assert_allclose(sampled, exact, rtol=0, atol=1e-10)
+    assert np.abs(few - exact).max() > 1e-3
 
 
 def learned(member, config):

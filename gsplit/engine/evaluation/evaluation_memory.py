@@ -16,6 +16,7 @@ import itertools
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,14 +32,17 @@ from gsplit.engine.evaluation.candidates import (
     ranking_candidates,
 )
 from gsplit.engine.evaluation.exact import MAX_EDGES, MAX_ROW_BYTES
+from gsplit.engine.evaluation.most_together import most_together
 from gsplit.engine.evaluation.sampled_targets import validated
 from gsplit.engine.evaluation.single_layers import single_layers_of
+from gsplit.engine.evaluation.typed_memory import TypedLevels
 from gsplit.engine.inputs import SplitLoader
 from gsplit.engine.own_ranges import bounds_of
 from gsplit.engine.run import Run
 from gsplit.errors import InputError
 from gsplit.full.levels import levels_of
 from gsplit.limits import host_memory
+from gsplit.nn import TypedLayeredModel
 from gsplit.units import binary
 
 logger = logging.getLogger(__name__)
@@ -63,14 +67,73 @@ class Asked:
     """How often their vectors stand in memory, all together: 0 where they are used chunk by chunk."""
 
 
+class Levels(Protocol):
+    """The levels that vectors are computed from, one after the other."""
+
+    widths: Sequence[int]
+    """[l + 1] of the vectors of each level, up to that which is wanted."""
+
+    def most(self) -> list[int]:
+        """Rows of the levels below the last, [l], at most."""
+
+    def needed(self, ids: NDArray[np.int64]) -> list[int]:
+        """Rows of the same levels that vectors of some layout ids depend on."""
+
+    def chunk_bytes(self, precision: Precision, trainers: int) -> int:
+        """Bytes of the chunk that takes most, on the trainer that has most vertices and edges."""
+
+
+class OfOneType:
+    """The levels of a layout of one type.
+
+    Args:
+        layout: to compute on.
+        widths: [l + 1] of the levels.
+    """
+
+    def __init__(self, layout: Layout, widths: Sequence[int]) -> None:
+        self._layout, self.widths = layout, widths
+
+    def most(self) -> list[int]:
+        """All vertices, in each level."""
+        return [self._layout.graph.num_vertices] * (len(self.widths) - 1)
+
+    def needed(self, ids: NDArray[np.int64]) -> list[int]:
+        """See :func:`rows_of_levels`."""
+        return rows_of_levels(self._layout, ids, len(self.widths) - 1)
+
+    def chunk_bytes(self, precision: Precision, trainers: int) -> int:
+        """See :func:`chunk_bytes`."""
+        return chunk_bytes(self._layout, self.widths, precision, trainers)
+
+
+class NoLevels:
+    """No level but the last, of so many columns: its chunks are as small as mini-batches."""
+
+    def __init__(self, columns: int) -> None:
+        self.widths: Sequence[int] = [0, columns]
+
+    def most(self) -> list[int]:
+        """None."""
+        return [0]
+
+    def needed(self, ids: NDArray[np.int64]) -> list[int]:
+        """None."""
+        return [0]
+
+    def chunk_bytes(self, precision: Precision, trainers: int) -> int:
+        """Nothing that counts."""
+        return 0
+
+
 @dataclass(frozen=True, kw_only=True)
 class Evaluated:
     """The vertices and layers that a run evaluates."""
 
     asked: list[Asked]
     """Vertices, one set after the other."""
-    widths: list[int]
-    """[l + 1] of the levels, up to that which is wanted."""
+    levels: Levels
+    """Where their vectors come from."""
     sampled: bool
     """Whether neighbours are sampled."""
 
@@ -80,28 +143,36 @@ def evaluated(run: Run, layout: Layout) -> Evaluated | None:
     config, graph = run.config, layout.graph
     if config.evaluate == "none":
         return None
-    model = run.new_model().to(run.dtype).eval()
-    layers = single_layers_of(
-        model, SplitLoader.from_host(layout, run.needs, dtype=run.dtype), config.layers, warns=False
-    )
-    if layers is None and config.evaluate == "exact":
+    exact = exact_levels(run, layout)
+    if exact is None and config.evaluate == "exact":
         return None
-    sampled = layers is None or config.evaluate == "sampled"
-    widths = [graph.num_features, graph.num_classes] if layers is None or sampled else list(layers.widths)
+    sampled = exact is None or config.evaluate == "sampled"
+    levels = NoLevels(graph.num_classes) if exact is None or sampled else exact
     if config.task == "links":
         ranked = [_ranked(run, layout, name) for name in ("valid", "test") if name == "test" or config.validates]
-        return Evaluated(asked=ranked, widths=widths, sampled=sampled)
+        return Evaluated(asked=ranked, levels=levels, sampled=sampled)
     valid_idx = (
         validated(layout, config.validate_vertices, config.seed) if config.validates else np.empty(0, np.int64)
     )
     measured = int(config.metrics is not None)
-    saved = np.arange(graph.num_vertices if config.save_predictions != "no" else 0)
+    n = graph.schema.types[graph.target].num_vertices
+    saved = np.arange(n if config.save_predictions != "no" else 0)
     asked = [
         Asked(what="the validation vertices", ids=valid_idx, copies=measured),
         Asked(what="the test vertices", ids=graph.test_idx, copies=measured),
         Asked(what="all vertices (--save-predictions)", ids=saved, copies=2),
     ]
-    return Evaluated(asked=asked, widths=widths, sampled=sampled)
+    return Evaluated(asked=asked, levels=levels, sampled=sampled)
+
+
+def exact_levels(run: Run, layout: Layout) -> Levels | None:
+    """The levels of exact evaluation; None for a model that is computed as a whole."""
+    model = run.new_model().to(run.dtype).eval()
+    if isinstance(model, TypedLayeredModel):
+        return TypedLevels(layout, model)
+    loader = SplitLoader.from_host(layout, run.needs, dtype=run.dtype)
+    layers = single_layers_of(model, loader, run.config.layers, warns=False)
+    return None if layers is None else OfOneType(layout, layers.widths)
 
 
 def _ranked(run: Run, layout: Layout, name: str) -> Asked:
@@ -170,15 +241,12 @@ def check_evaluation(run: Run, layout: Layout) -> None:
     """
     if run.config.task == "links":
         check_ranking(run, layout)
-    if layout.graph.schema.is_typed:
-        return
     found = evaluated(run, layout)
     if found is None:
         return
     check_evaluation_fits(
-        layout,
+        found.levels,
         found.asked,
-        found.widths,
         precision=run.precision,
         trainers=run.config.trainers_here,
         instead="--evaluate none takes nothing"
@@ -196,19 +264,15 @@ def bytes_at_most(run: Run, layout: Layout) -> int:
     found = evaluated(run, layout)
     if found is None:
         return 0
-    widths, precision = found.widths, run.precision
-    chunks = 0 if found.sampled else run.config.trainers_here * chunk_bytes(layout, widths, precision, run.trainers)
-    everything = [layout.graph.num_vertices] * (len(widths) - 1)
-    return max(
-        (taken_bytes(everything, each, widths, precision) + chunks for each in found.asked if len(each.ids)),
-        default=0,
-    )
+    levels, precision = found.levels, run.precision
+    chunks = run.config.trainers_here * levels.chunk_bytes(precision, run.trainers)
+    each = (taken_bytes(levels.most(), asked, levels.widths, precision) for asked in found.asked if len(asked.ids))
+    return max((taken + chunks for taken in each), default=0)
 
 
 def check_evaluation_fits(
-    layout: Layout,
+    levels: Levels,
     asked: Iterable[Asked],
-    widths: Sequence[int],
     *,
     precision: Precision,
     trainers: int,
@@ -218,9 +282,8 @@ def check_evaluation_fits(
     """Refuse what does not fit.
 
     Args:
-        layout: to evaluate on.
+        levels: that the vectors are computed from.
         asked: sets of vertices, one after the other.
-        widths: [l + 1] of the levels, up to that which is wanted.
         precision: in which models are called.
         trainers: P.
         instead: what to do, in words.
@@ -229,17 +292,17 @@ def check_evaluation_fits(
     Raises:
         InputError: with the memory that it takes and what there is.
     """
-    n, last = layout.graph.num_vertices, len(widths) - 1
+    widths, last = levels.widths, len(levels.widths) - 1
     free = host_memory().available_bytes
-    chunks = 0 if neighbours != ALL else trainers * chunk_bytes(layout, widths, precision, trainers)
+    chunks = trainers * levels.chunk_bytes(precision, trainers)
 
     def taken(rows: Sequence[int], asked: Asked) -> int:
         return taken_bytes(rows, asked, widths, precision) + chunks
 
     for each in asked:
-        if not len(each.ids) or taken([n] * last, each) <= free:
+        if not len(each.ids) or taken(levels.most(), each) <= free:
             continue
-        rows = rows_of_levels(layout, each.ids, last)
+        rows = levels.needed(each.ids)
         if (needed := taken(rows, each)) > free:
             most = max(range(1, last), key=lambda level: rows[level] * widths[level], default=0)
             hidden = f", {rows[most]:,} rows of {widths[most]} numbers of level {most} among them" if most else ""
@@ -298,19 +361,7 @@ def chunk_bytes(layout: Layout, widths: Sequence[int], precision: Precision, tra
         row_bytes = wide * of_row
         bounded = graph.num_vertices * row_bytes > MAX_ROW_BYTES
         edges = min(own_edges, MAX_EDGES, MAX_ROW_BYTES // row_bytes if bounded else MAX_EDGES)
-        sources, destinations = min(graph.num_vertices, edges), _most_together(graph.indptr, bounds, edges)
+        sources, destinations = min(graph.num_vertices, edges), most_together(graph.indptr, bounds, edges)
         of_sources, of_sums = sources * (wide + min(wide, out)) * of_row, 3 * destinations * out * itemsize
         most = max(most, 16 * edges + of_sources + of_sums)
-    return most
-
-
-def _most_together(indptr: NDArray[np.int64], bounds: NDArray[np.int64], edges: int) -> int:
-    """Vertices of the chunk that has most, where those of each trainer are cut into chunks of so many edges."""
-    most = 0
-    for begin, end in itertools.pairwise(bounds):
-        cost = indptr[begin : end + 1] + np.arange(begin, end + 1)
-        at = 0
-        while at < len(cost) - 1:
-            after = max(at + 1, int(np.searchsorted(cost, cost[at] + edges, side="right")) - 1)
-            most, at = max(most, after - at), after
     return most

@@ -14,15 +14,16 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from gsplit.data import Layout
 from gsplit.device.precision import Precision
 from gsplit.engine.inputs import SplitLoader
 from gsplit.engine.typed.loader import TypedSplitLoader
 from gsplit.parallel import Member
-from gsplit.sampling import TypedSampler, sampler_of, typed_sampler_of
+from gsplit.sampling import Neighbours, TypedSampler, sampler_of, typed_sampler_of, within
 from gsplit.sampling.plan import fold_key, hashed
+from gsplit.sampling.rule import FanOutOf
 
 EVALUATION = 0x4556414C
 """A tag that keeps the keys of evaluation apart from those of training."""
@@ -37,6 +38,7 @@ class SampledTargets:
         member: this trainer.
         loader: of what belongs to segments.
         fan_outs: of the layers L .. 1.
+        fan_out_of: relations that have others, by number.
         precision: in which models are called.
         seed: of the run.
         goes_on: called before each mini-batch: whether to compute it, and those after it.
@@ -51,19 +53,22 @@ class SampledTargets:
         precision: Precision,
         seed: int,
         goes_on: Callable[[object], bool],
+        fan_out_of: FanOutOf = (),
     ) -> None:
         self._member, self._loader, self._fan_outs, self._seed = member, loader, fan_outs, seed
         self._precision, self._goes_on = precision, goes_on
+        rule = Neighbours(fan_out=tuple(fan_outs), fan_out_of=fan_out_of)
+        self._by_relation = rule.fan_outs(len(loader.layout.graph.adjacencies))
 
     @torch.no_grad()
-    def logits(self, model: nn.Module, ids: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
+    def logits(self, model: Any, ids: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
         """This trainer's share of some layout ids with their logits [n, C], mini-batch by mini-batch."""
         self._member.barrier()  # features may be trained, and are read as others have left them
         layout, seed = self._loader.layout, fold_key(self._seed, EVALUATION) >> 1
         options: dict[str, Any] = {"seed": seed, "edge_ids": self._loader.weights}
         sampler: TypedSampler
         if layout.graph.schema.is_typed:
-            sampler = typed_sampler_of(layout, fan_outs=self._by_relation(model), **options)
+            sampler = typed_sampler_of(layout, fan_outs=within(model.reach, self._by_relation), **options)
         else:
             sampler = sampler_of(layout, fan_outs=list(self._fan_outs), **options)
         ids = ids[np.argsort(layout.permutations[layout.graph.target][ids])]
@@ -77,14 +82,6 @@ class SampledTargets:
             inputs = self._loader.inputs(segment, None)
             yield segment.targets, self._precision.called(self._member.device, model, *inputs)
         model.train(was_training)
-
-    def _by_relation(self, model: Any) -> list[list[int]]:
-        """The fan-outs by hop and relation, [L][R]: 0 of relations that a layer has no weights for."""
-        reach = model.reach
-        return [
-            [fan_out if relation in drawn else 0 for relation in range(len(reach.ends))]
-            for fan_out, drawn in zip(self._fan_outs, reversed(reach.relations), strict=False)
-        ]
 
 
 def validated(layout: Layout, number: int | None, seed: int) -> NDArray[np.int64]:

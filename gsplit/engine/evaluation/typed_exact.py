@@ -19,7 +19,7 @@ from torch import Tensor
 from gsplit.data import Layout
 from gsplit.device.precision import Precision
 from gsplit.engine.evaluation.exact import MAX_EDGES, MAX_ROW_BYTES, LevelMemory, LevelRows, pieces
-from gsplit.engine.own_ranges import bounds_by_parts
+from gsplit.engine.own_ranges import own_range
 from gsplit.engine.typed.loader import TypedSplitLoader
 from gsplit.features import gather
 from gsplit.host import SharedBuffer
@@ -65,12 +65,7 @@ class TypedExactLevels(LevelMemory):
         self._sizes = [each.num_vertices for each in layout.graph.schema.types]
         self._samplers: dict[tuple[int, ...], TypedSampler] = {}
         """By the fan-outs of a hop: -1 for the relations that are read, 0 for the others."""
-        self._own = [self._bounds(type_) for type_ in range(len(self._sizes))]
-
-    def _bounds(self, type_: int) -> tuple[int, int]:
-        """Begin and end of the layout ids of a type that this trainer evaluates: its parts, or an equal run."""
-        bounds = bounds_by_parts(self._layout.offsets_by_type[type_], self._member.world)
-        return int(bounds[self._member.rank]), int(bounds[self._member.rank + 1])
+        self._own = [own_range(layout, member, type_) for type_ in range(len(self._sizes))]
 
     def own(self, ids: NDArray[np.int64], type_: int | None = None) -> NDArray[np.int64]:
         """Layout ids that this trainer evaluates, of those given of a type; None: the target type."""

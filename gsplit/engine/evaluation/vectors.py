@@ -21,6 +21,7 @@ from gsplit.engine.typed.loader import TypedSplitLoader
 from gsplit.host import SharedBuffer
 from gsplit.parallel import Member, count_over_trainers
 from gsplit.parallel.host_memory import complete
+from gsplit.sampling.rule import FanOutOf
 
 
 class Stopped(Exception):
@@ -48,6 +49,7 @@ class Vectors:
         threads: that gather rows.
         max_edges: of a chunk of exact evaluation.
         fan_outs: neighbours of each layer L .. 1 that vectors are computed from; None: all, exactly.
+        fan_out_of: relations that have others, by number.
         seed: of those draws.
         stops: whether somebody has asked to stop; looked at before each chunk.
         publish: called by all trainers before features are read, where these are trained.
@@ -65,6 +67,7 @@ class Vectors:
         threads: int,
         max_edges: int = MAX_EDGES,
         fan_outs: Sequence[int] | None = None,
+        fan_out_of: FanOutOf = (),
         seed: int = 0,
         stops: Callable[[], bool] = never,
         publish: Callable[[], None] | None = None,
@@ -80,17 +83,21 @@ class Vectors:
             self._exact = TypedExactLevels(layout, member, loader, levels, **options)
         else:
             self._exact = ExactLevels(layout, member, loader, levels, num_layers=num_layers, **options)
+        draws: dict[str, Any] = {"fan_out_of": fan_out_of, "precision": precision, "seed": seed}
         self._sampled = (
-            None
-            if fan_outs is None
-            else SampledTargets(member, loader, fan_outs, precision=precision, seed=seed, goes_on=self._goes_on)
+            None if fan_outs is None else SampledTargets(member, loader, fan_outs, goes_on=self._goes_on, **draws)
         )
 
     def vectors(
-        self, model: Any, own: NDArray[np.int64], level: int | None = None
+        self, model: Any, own: NDArray[np.int64], level: int | None = None, type_: int | None = None
     ) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
-        """Chunks of this trainer's vertices with their exact vectors; see :meth:`ExactLevels.vectors`."""
+        """Chunks of this trainer's vertices with their exact vectors; see :meth:`ExactLevels.vectors`.
+
+        ``type_`` is the number of theirs where there are several; None: the target type.
+        """
         self._publish()
+        if isinstance(self._exact, TypedExactLevels):
+            return self._exact.vectors(model, own, level, type_)
         return self._exact.vectors(model, own, level)
 
     def table(

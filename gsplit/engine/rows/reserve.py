@@ -15,8 +15,10 @@ from __future__ import annotations
 from gsplit.config.sampling import RULES
 from gsplit.data import Layout
 from gsplit.engine.evaluation.evaluation_memory import chunk_bytes
+from gsplit.engine.evaluation.typed_memory import TypedLevels
 from gsplit.engine.level_widths import widths_of
 from gsplit.engine.run import Run
+from gsplit.nn import TypedLayeredModel
 
 UNEVEN = 1.25
 """The largest share of the training vertices that one trainer has, over the mean."""
@@ -40,7 +42,10 @@ def evaluation_bytes(run: Run, layout: Layout) -> int:
     """Bytes of a chunk of exact evaluation, from above; of what is sampled, a mini-batch takes less than a step."""
     if run.config.evaluate != "exact":
         return 0
-    widths = widths_of(run.new_model(), layout.graph.num_features, run.config.layers)
+    model = run.new_model()
+    if isinstance(model, TypedLayeredModel):
+        return TypedLevels(layout, model).chunk_bytes(run.precision, run.trainers)
+    widths = widths_of(model, layout.graph.num_features, run.config.layers)
     return chunk_bytes(layout, widths, run.precision, run.trainers)
 
 

@@ -16,7 +16,7 @@ from gsplit.device import accelerator
 from gsplit.engine.inputs import HOST, segment_counts
 from gsplit.engine.minibatch import MiniBatch
 from gsplit.engine.typed.blocks import typed_blocks_of
-from gsplit.engine.typed.trained import TypedTrainedRows
+from gsplit.engine.typed.trained import KeptRows, TypedTrainedRows
 from gsplit.features import FeatureLoader, HostRows, LoadCounters
 from gsplit.nn import BatchComm, TypedBlock
 from gsplit.sampling import Segment
@@ -43,7 +43,7 @@ class TypedSplitLoader:
         dtype: of the model's parameters.
         row_dtype: of the features that it is given; None: the same.
         weights: carry edge weights of the relations that have some. The segments must carry edge ids then.
-        trained: rows of types whose features are trained; None: of no type.
+        trained: rows of types whose features are trained, or were; None: of no type.
         normalize, threads: see :class:`gsplit.features.FeatureLoader`.
     """
 
@@ -55,7 +55,7 @@ class TypedSplitLoader:
         device: torch.device = HOST,
         row_dtype: torch.dtype | None = None,
         weights: bool = False,
-        trained: TypedTrainedRows | None = None,
+        trained: TypedTrainedRows | KeptRows | None = None,
         normalize: bool = False,
         threads: int = 1,
     ) -> None:
@@ -74,6 +74,7 @@ class TypedSplitLoader:
         """Make this trainer's share of a mini-batch; rows that are trained are taken when it is computed."""
         data = accelerator.moved(segment.data, self._device)
         trained, xs = self._trained, []
+        assert not isinstance(trained, KeptRows)
         for number in range(len(self._loaders)):
             vertices = segment.vertices_of(number)
             own = None if trained is None else trained.of_vertices(number, vertices, self._rows)

@@ -9,6 +9,7 @@ Legend: T types, P trainers, N rows of all trained types, D width.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -77,6 +78,28 @@ class TypedTrainedRows(TrainedRows):
         if type_ not in self._places.types:
             return None
         return torch.from_numpy(self.rows[self._places.rows(type_, vertices)])
+
+
+class KeptRows:
+    """Trained features as a run has kept them, by vertices of a layout of its graph.
+
+    Args:
+        layout: of several types.
+        types: numbers of the types whose features are trained.
+        rows: [N, D] in the order of :meth:`Places.joint_ids`: type after type, of each by global id.
+    """
+
+    def __init__(self, layout: Layout, types: Sequence[int], rows: NDArray[Any]) -> None:
+        sizes = [len(layout.permutations[type_]) for type_ in types]
+        ends = np.cumsum(sizes)
+        self._rows = {type_: rows[end - size : end] for type_, size, end in zip(types, sizes, ends, strict=True)}
+        self._permutations = layout.permutations
+
+    def published(self, type_: int, vertices: NDArray[np.int64]) -> Tensor | None:
+        """The rows [n, D] of some vertices of a type, layout ids int64 [n]; None for a type without."""
+        if type_ not in self._rows:
+            return None
+        return torch.from_numpy(self._rows[type_][self._permutations[type_][vertices]])
 
 
 class Places:
