@@ -90,7 +90,8 @@ class RelationalConv(nn.Module, ABC):
             [T][num_destinations, out]; of types that the layer has not [0, out].
         """
         weights, rows = self.weights(), list(xs)
-        for type_, relations in self.projected.items():
+        projected = self.projected if block.exchanges else {}
+        for type_, relations in projected.items():
             rows[type_] = functional.linear(xs[type_], torch.cat([weights[r] for r in relations]))
         sources = block.exchange(rows)
         own = [x[:number] for x, number in zip(xs, block.num_destinations, strict=True)]
@@ -98,9 +99,9 @@ class RelationalConv(nn.Module, ABC):
         for name, linear in self.lin_self.items():
             out[int(name)] = linear(own[int(name)])
         for relation, (source, destination) in self.relations.items():
-            of_source, is_projected = sources[source], source in self.projected
+            of_source, is_projected = sources[source], source in projected
             if is_projected:
-                at = self.projected[source].index(relation) * self.projected_features
+                at = projected[source].index(relation) * self.projected_features
                 of_source = of_source[:, at : at + self.projected_features].contiguous()
             of_relation, weight = block.relation(relation), weights[relation]
             term = self.term(relation, of_relation, of_source, weight, own[destination], is_projected=is_projected)

@@ -23,6 +23,9 @@ from gsplit.nn.relational import RelationalConv
 from gsplit.nn.typed_layered import LayerEnds, TypedLayeredModel
 from gsplit.sampling.reach import Reach
 
+A_SUM = 8
+"""Multiplications of a product that take as long as one number of a row that is added."""
+
 
 class RGCNConv(RelationalConv):
     """One layer of R-GCN.
@@ -91,12 +94,15 @@ class RGCNConv(RelationalConv):
     def term(
         self, relation: int, of_relation: Block, rows: Tensor, weight: Tensor, own: Tensor, *, is_projected: bool
     ) -> Tensor:
-        """The mean over the in-edges, projected: before it where that is narrower."""
-        narrows = weight.shape[0] < weight.shape[1]
-        if narrows and not is_projected:
+        """The mean over the in-edges, projected: each source before it, or each mean, whichever is quicker."""
+        wide_out, wide_in = weight.shape
+        summed = len(of_relation.indices) * (wide_in - wide_out)
+        multiplied = (len(rows) - of_relation.num_destinations) * wide_in * wide_out
+        before = is_projected or summed * A_SUM > multiplied
+        if before and not is_projected:
             rows = functional.linear(rows, weight)
         mean = of_relation.mean(rows, weighted=self.edge_weights)
-        return mean if narrows or is_projected else functional.linear(mean, weight)
+        return mean if before else functional.linear(mean, weight)
 
 
 class RGCN(TypedLayeredModel):

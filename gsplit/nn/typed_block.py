@@ -39,6 +39,11 @@ class TypedNeighbourhood(ABC):
     comm: BatchComm | None
     """The communicator of the mini-batch; None: one process has all rows."""
 
+    @property
+    @abstractmethod
+    def exchanges(self) -> bool:
+        """True where rows travel, the same on all trainers; else one process has all."""
+
     @abstractmethod
     def exchange(self, xs: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """Rows of all sources by type: the own ones, xs [T][num_own_sources, width of the type], then others'.
@@ -73,6 +78,11 @@ class TypedBlock(TypedNeighbourhood):
     routes: tuple[Route, ...] | None
     """[T] which rows the exchange moves; None where the block is not split, and the exchange does nothing."""
     comm: BatchComm | None
+
+    @property
+    @override
+    def exchanges(self) -> bool:
+        return self.routes is not None
 
     @override
     def exchange(self, xs: Sequence[Tensor]) -> tuple[Tensor, ...]:
