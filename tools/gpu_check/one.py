@@ -9,11 +9,13 @@ from functools import partial
 
 from experiments.shared.processes import RunFailed
 from gsplit.files import read_json
-from tools.gpu_check.place import Failed, Part, Place
+from tools.gpu_check.place import TYPED, Failed, Part, Place
 from tools.gpu_check.training import TIMED, Words, equals, make, nears, rate, sampled, train
 
 MARKED = re.compile(r"\bmark\.(gpu|accelerator)\b")
 """Mark of tests for real devices in a file of tests, or for devices of any kind."""
+TYPES = ("--train-features", 8, "--fan-out", "10,10", "--batch-size", 256)
+"""Flags of runs on a graph of several types, of which some have no features."""
 NO_VARIABLES: dict[str, str] = {}
 MIB = 1 << 20
 WORDS = ("PASSED", "FAILED", "ERROR", "SKIPPED")
@@ -155,10 +157,13 @@ def same(
     there: Words = (),
     variables: dict[str, str] = NO_VARIABLES,
     starter: Words = (),
+    preset: str = "tiny",
 ) -> Part:
     """A part that holds a training run on the device against the CPU's; see :func:`equals`."""
     run = folder_of(name)
-    return Part(name=name, limit_s=90, run=lambda place: equals(place, run, parts, flags, there, variables, starter))
+    return Part(
+        name=name, limit_s=90, run=lambda place: equals(place, run, parts, flags, there, variables, starter, preset)
+    )
 
 
 def near(precision: str) -> Part:
@@ -205,6 +210,8 @@ ONE = (
     *LOOKED_AT,
     same("as on the CPU: split", parts=1),
     same("as on the CPU: GAT", "--model", "gat", "--heads", 4, parts=1),
+    same("as on the CPU: several types", "--model", "rgcn", *TYPES, parts=1, preset=TYPED),
+    same("as on the CPU: several types, attention", "--model", "rgat", "--heads", 4, *TYPES, parts=1, preset=TYPED),
     same("as on the CPU: torchrun", parts=1, starter=torchrun(1)),
     near("bf16-mixed"),
     near("16-mixed"),

@@ -27,6 +27,10 @@ class Failed(Exception):
     """A part whose result is wrong; the message says what is."""
 
 
+TYPED = "mag?scale=0.003"
+"""A small graph of several types."""
+
+
 @dataclass(kw_only=True)
 class Place:
     """What all parts are given."""
@@ -60,8 +64,8 @@ class Place:
         return max(1.0, round(self.deadline_s - time.monotonic()))
 
     def preset(self, real: str) -> str:
-        """A synthetic graph, or the tiny one where this is rehearsed."""
-        return f"synthetic:{'tiny' if self.rehearsed else real}"
+        """A synthetic graph, or the tiny one where this is rehearsed and that has one type, too."""
+        return f"synthetic:{'tiny' if self.rehearsed and real != TYPED else real}"
 
     def python(self, name: str, *words: object, **variables: str) -> str:
         """Run Python to its end; what it says lies in ``out/name``.

@@ -68,7 +68,14 @@ def rate(place: Place, name: str, layout: str, *flags: object, **variables: str)
 
 
 def equals(
-    place: Place, name: str, parts: int, flags: Words, there: Words, variables: dict[str, str], starter: Words = ()
+    place: Place,
+    name: str,
+    parts: int,
+    flags: Words,
+    there: Words,
+    variables: dict[str, str],
+    starter: Words = (),
+    preset: str = "tiny",
 ) -> str:
     """Train on the device and on the CPU in float64, and compare the logits of all vertices.
 
@@ -80,12 +87,13 @@ def equals(
         there: more flags, of the run on the device alone.
         variables: of the environment of that run.
         starter: of that run; see :func:`train`.
+        preset: of the graph.
 
     Raises:
         Failed: where they differ by more than the order of sums explains.
     """
-    theirs = _on_the_cpu(place, parts, *EXACT, *flags)
-    train(place, name, make(place, "tiny", parts), *EXACT, *flags, *there, starter=starter, **variables)
+    theirs = _on_the_cpu(place, parts, *EXACT, *flags, preset=preset)
+    train(place, name, make(place, preset, parts), *EXACT, *flags, *there, starter=starter, **variables)
     difference = _apart(_logits(place, name), theirs)
     told = f"largest difference of logits {difference:.1e}"
     if not difference <= LARGEST_DIFFERENCE:  # NaN, too
@@ -109,10 +117,10 @@ def nears(place: Place, precision: str) -> str:
     return told
 
 
-def _on_the_cpu(place: Place, parts: int, *flags: object) -> FloatArray:
+def _on_the_cpu(place: Place, parts: int, *flags: object, preset: str = "tiny") -> FloatArray:
     name = "-".join(["cpu", str(parts), *map(str, flags)]).replace("--", "")
     if not (place.work / f"run-{name}" / "predictions.npy").exists():
-        train(place, name, make(place, "tiny", parts), *flags, device="cpu")
+        train(place, name, make(place, preset, parts), *flags, device="cpu")
     return _logits(place, name)
 
 
