@@ -10,7 +10,7 @@ from support.documents import undocumented
 from support.typed_graphs import random_typed_graph
 from support.typed_reference import TypedGraph, sample_typed
 
-from experiments.types import parts, redundancy
+from experiments.types import accuracy, parts, redundancy
 from experiments.types.redundancy import Counts, RedundancyConfig, counts_of, redundancy_rows, sent_row, whole_of
 from gsplit.data import open_layout, write_store
 from gsplit.partition import PartitionConfig, partition
@@ -82,8 +82,19 @@ def test_the_commands_write_what_is_documented(tmp_path):
         assert not [each for each in tmp_path.iterdir() if each != file]
 
 
+def test_relations_tell_what_edges_without_types_do_not(in_pool, tmp_path):
+    file = tmp_path / "out.json"
+    with in_pool():
+        accuracy.command(["--quick", "--models", "rgcn,sage", "--json", str(file)])
+    found = json.loads(file.read_text())
+    assert undocumented("Accuracy of types", {*found, *found["paths"][0]}) == []
+    assert accuracy.missed(found) == []
+
+
 def test_a_bound_that_is_missed_is_found():
     row = {"partition": "METIS, even types", "worst_cell": 1.2, "sampled_edges": 1.1, "more_remote_points": 2.5}
     rows = [row, {**row, "partition": "METIS", "worst_cell": 3.0}]
     rows += [{**row, "worst_cell": 1.21}, {**row, "sampled_edges": 1.11}, {**row, "more_remote_points": 2.6}]
     assert parts.missed({"parts": rows}) == rows[2:]
+    rows = [{"model": "rgcn", "scores": [0.94, 0.99]}, {"model": "sage", "scores": [0.4, 0.76]}]
+    assert accuracy.missed({"paths": [*rows, {"model": "sage", "scores": [0.4]}]}) == rows
