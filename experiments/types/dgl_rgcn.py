@@ -63,7 +63,7 @@ class RGCN(nn.Module):
         last = len(blocks) - 1
         for layer, (conv, block) in enumerate(zip(self.convs, blocks, strict=True)):
             sums, own = conv(block, x), self.own[layer]
-            rows = {name: own[name](x[name][: block.num_dst_nodes(name)]) for name in x}
+            rows = {name: own.get_submodule(name)(x[name][: block.num_dst_nodes(name)]) for name in x}
             x = {name: each + sums[name] if name in sums else each for name, each in rows.items()}
             if layer < last:
                 x = {name: F.relu(each) for name, each in x.items()}

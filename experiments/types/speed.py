@@ -32,7 +32,7 @@ from experiments.types.parts import layout_of, store_of_types
 from gsplit import cli, train
 from gsplit.config.partition import Training
 from gsplit.config.train import TrainConfig
-from gsplit.data import Layout, open_layout, open_store, write_store
+from gsplit.data import Layout, TypedGraph, open_layout, open_store, write_store
 from gsplit.data.graph import GraphArrays
 from gsplit.runs.log import METRICS
 from gsplit.sampling import Neighbours
@@ -102,6 +102,7 @@ def measure(config: SpeedConfig) -> dict[str, Any]:
 
 def with_features(graph: GraphArrays, config: SpeedConfig, store: Path) -> Path:
     """A store of the graph with features of all types, and as many training vertices as mini-batches take."""
+    assert isinstance(graph, TypedGraph)
     random = np.random.default_rng(config.seed)
     rows = tuple(random.standard_normal((each.num_vertices, config.width), np.float32) for each in graph.schema.types)
     number = min(config.batches * config.batch_size, graph.schema.types[graph.target].num_vertices)

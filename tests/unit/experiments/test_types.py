@@ -7,10 +7,11 @@ import json
 import numpy as np
 import pytest
 from support.documents import undocumented
+from support.libraries import needs_dgl
 from support.typed_graphs import random_typed_graph
 from support.typed_reference import TypedGraph, sample_typed
 
-from experiments.types import accuracy, parts, redundancy
+from experiments.types import accuracy, parts, redundancy, speed
 from experiments.types.redundancy import Counts, RedundancyConfig, counts_of, redundancy_rows, sent_row, whole_of
 from gsplit.data import open_layout, write_store
 from gsplit.partition import PartitionConfig, partition
@@ -89,6 +90,17 @@ def test_relations_tell_what_edges_without_types_do_not(in_pool, tmp_path):
     found = json.loads(file.read_text())
     assert undocumented("Accuracy of types", {*found, *found["paths"][0]}) == []
     assert accuracy.missed(found) == []
+
+
+@pytest.mark.slow
+@needs_dgl
+def test_speed_beside_dgl_writes_what_is_documented(tmp_path):
+    file = tmp_path / "out.json"
+    words = ["--quick", "--dataset", "synthetic:mag?scale=0.004", "--work", str(tmp_path), "--json", str(file)]
+    speed.command(words)
+    found = json.loads(file.read_text())
+    assert undocumented("Speed of types", {*found, *(key for row in found["rows"] for key in row)}) == []
+    assert np.mean(found["losses"]["gsplit"]) == pytest.approx(np.mean(found["losses"]["dgl"]), rel=0.1)
 
 
 def test_a_bound_that_is_missed_is_found():
