@@ -23,6 +23,7 @@ from gsplit.engine.whole.private_memory import process_bytes
 from gsplit.features.staging import STAGES, pinned_bytes, staged_bytes
 from gsplit.launch.resolve import dry_run_of
 from gsplit.limits import host_memory
+from gsplit.models.typed import trained_types
 from gsplit.supply.ring import with_headroom
 
 PINNED = "pinned staging"
@@ -78,7 +79,7 @@ def needs_of(run: Run) -> TrainingNeeds:
     Args:
         run: as decided, with another strategy than ``full``.
     """
-    layout, process = open_layout(run.layout, trusted=True), process_bytes()  # before a step takes some
+    layout, process = open_layout(run.layout, trusted=True, typed=True), process_bytes()  # before a step takes some
     on_cpu = run.config.device == accelerator.HOST
     cache_bytes = cached_bytes(run.config, run.strategy, layout)
     engine = engine_of(run.config)
@@ -114,16 +115,16 @@ def needs_of(run: Run) -> TrainingNeeds:
 def _supplied(run: Run, layout: Layout, step: StepBytes | None) -> Iterator[Need]:
     """Memory that trainers are supplied from: rows that are copied, slots, samplers."""
     config = run.config
-    rows = layout.graph.num_vertices * row_bytes(config, layout)
+    typed = layout.graph.schema.is_typed
     copied = copied_dtype(config, layout) is not None
-    reads = config.device != accelerator.HOST and config.loader != "gather"
+    reads = config.device != accelerator.HOST and config.loader != "gather" and not typed
     if copied or (reads and accelerator.reads_host_memory(config.device)):
+        rows = layout.graph.num_vertices * row_bytes(config, layout)
         yield Need(what="features, copied", num_bytes=rows, about="once for all trainers")
+    if typed and (trained := _trained(run, layout)):
+        yield Need(what="trained features", num_bytes=trained, about="of all trainers together: --train-features")
     if step is not None and config.device != accelerator.HOST:
-        assert layout.graph.features is not None
-        wide = layout.graph.num_features * run.precision.rows.itemsize
-        gathered = not (reads and accelerator.reads_host_memory(config.device))
-        pinned = staged_bytes(step.mini_batch // wide, row_bytes(config, layout), gathered=gathered)
+        pinned = _staged(run, layout, step, gathered=not (reads and accelerator.reads_host_memory(config.device)))
         pinned += 0 if run.samplers else STAGES * pinned_bytes(step.slot)  # else slots are, or copies from them wait
         yield Need(what=PINNED, num_bytes=run.trainers * pinned, about="rows and ids on their way: --batch-size")
     if run.samplers:
@@ -138,13 +139,33 @@ def _supplied(run: Run, layout: Layout, step: StepBytes | None) -> Iterator[Need
             yield Need(what="slots", num_bytes=size, about="sampled mini-batches: --slots, --bulk")
 
 
+def _staged(run: Run, layout: Layout, step: StepBytes, *, gathered: bool) -> int:
+    """Pinned bytes of a trainer for rows on their way; those of several types come one after the other."""
+    most, item, typed = 0, run.precision.rows.itemsize, layout.graph.schema.is_typed
+    for features in layout.graph.features_by_type:
+        if features is not None:
+            width = features.shape[1]
+            stored = width * features.itemsize if typed else row_bytes(run.config, layout)
+            most = max(most, staged_bytes(step.mini_batch // (width * item), stored, gathered=gathered))
+    return most
+
+
+def _trained(run: Run, layout: Layout) -> int:
+    """Bytes of trained features beside those that trainers have on their devices: gathered, and published."""
+    types = trained_types(run.config, layout.graph)
+    rows = sum(layout.graph.schema.types[each].num_vertices for each in types)
+    copies = 1 if run.config.device == accelerator.HOST else 2  # on the CPU they are published where they are
+    return copies * rows * (run.config.train_features or 0) * run.dtype.itemsize
+
+
 def _of_a_device(run: Run, step: StepBytes | None, cache_bytes: int | None) -> Iterator[Need]:
     """Memory of one trainer's device."""
     if step is None:
         return
-    layout = open_layout(run.layout, trusted=True)
+    layout = open_layout(run.layout, trusted=True, typed=True)
     prefetch = run.config.prefetch
-    yield Need(what="weights", num_bytes=step.weights, about="the model")
+    rows = ", and rows that are trained" if run.config.train_features else ""
+    yield Need(what="weights", num_bytes=step.weights, about=f"the model{rows}")
     yield Need(what="gradients and optimizer", num_bytes=step.kept - step.weights, about="kept between steps")
     ahead = 1 + prefetch
     yield Need(what="mini-batches", num_bytes=ahead * step.mini_batch, about=f"{ahead} loaded: --prefetch")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -13,6 +14,22 @@ from gsplit.features import LoadCounters
 from gsplit.kernels import StoredRows
 from gsplit.nn import BatchComm, Block, Neighbourhood, PairBlock, TypedBlock, TypedNeighbourhood
 from gsplit.supply.ring import Handle
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowsLater:
+    """Rows of a matrix that changes: they are taken when they are asked for."""
+
+    matrix: Tensor
+    """[N, D], on the device."""
+    at: Tensor
+    """[n] int64 numbers of the rows, loaded onto it."""
+    dtype: torch.dtype
+    """Type that the rows are given in."""
+
+    def __call__(self) -> Tensor:
+        """The rows [n, D] as they are now."""
+        return self.matrix.index_select(0, self.at).to(self.dtype)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +44,7 @@ class MiniBatch:
     """What its collectives share."""
     blocks: Mapping[int, Neighbourhood] | Mapping[int, TypedNeighbourhood]
     """Block of each layer, 1 .. L."""
-    x: Tensor | StoredRows | tuple[Tensor | Callable[[], Tensor], ...]
+    x: Tensor | StoredRows | tuple[Tensor | RowsLater, ...]
     """[n_0, D] features of the inputs; stored rows only on the CPU, and for a model that reads them. Of several types
     those of each, [T][n_0, D]; where they are trained, what gives them when the model is called."""
     labels: Tensor
@@ -72,13 +89,14 @@ class MiniBatch:
     def features(self) -> Tensor | StoredRows | list[Tensor]:
         """The features as a model takes them; those that are trained as they are now."""
         if isinstance(self.x, tuple):
-            return [rows() if callable(rows) else rows for rows in self.x]
+            return [rows() if isinstance(rows, RowsLater) else rows for rows in self.x]
         return self.x
 
     def tensors(self) -> Iterator[Tensor]:
         """All that was loaded, one tensor of each piece of memory: those of a segment share theirs."""
         xs = self.x if isinstance(self.x, tuple) else (self.x,)
-        loaded: list[object] = [*xs, self.labels, self.target_weights]
+        rows = [x.at if isinstance(x, RowsLater) else x for x in xs]
+        loaded: list[object] = [*rows, self.labels, self.target_weights]
         if self.pairs is not None:
             loaded += (getattr(self.pairs, field.name) for field in fields(self.pairs))
         for block in self.blocks.values():

@@ -147,9 +147,10 @@ def check_cache(config: Resolved, strategy: Strategy, layout: Layout, *, working
 
 def cached_bytes(config: FeaturesConfig, strategy: Strategy, layout: Layout) -> int | None:
     """Bytes of the largest cache of a trainer, of a run that was not refused; None where ``auto`` says it later."""
-    size, each = strategy.cache_size, row_bytes(config, layout)
+    size = strategy.cache_size
     if size is None:
         return 0
+    each = row_bytes(config, layout)
     if size.share is None:
         # No more than there is: of all vertices, for parts that one trainer holds may be uneven.
         return None if size.num_bytes is None else min(size.num_bytes, each * layout.graph.num_vertices)

@@ -8,6 +8,7 @@ from typing import Literal, get_args, get_origin, get_type_hints
 import pytest
 from support.accelerators import SCHEDULES, differences
 from support.runs import config_for
+from support.typed_graphs import lay_out_types, random_typed_graph
 
 from gsplit.config.features import FeaturesConfig
 from gsplit.config.parallel import SAMPLED, ParallelConfig
@@ -124,6 +125,17 @@ def test_every_choice_is_bit_equal_to_the_cpu_s(accelerator_pool, weighted_layou
     changes = {"epochs": 1, "dropout": 0.3, "evaluate": "none", "cache": "none", **changes}
     config = config_for(weighted_layouts(world).path, tmp_path, **changes)
     for rank, found in enumerate(accelerator_pool.run(world, differences, config, ("random:3",))):
+        assert not found, f"trainer {rank}"
+
+
+@pytest.mark.cases(1)
+@pytest.mark.parametrize(("model", "world"), [("rgcn", 2), ("rgat", 3), ("sage", 1)])
+def test_graphs_of_several_types_are_bit_equal_to_the_cpu_s(accelerator_pool, tmp_path, model, world):
+    """One type of them has rows that are trained."""
+    layout = lay_out_types(random_typed_graph(4, 6, seed=38), tmp_path, parts=world)
+    flags = {"model": model, "train_features": 4, "batch_size": 6, "dropout": 0.3, "epochs": 1, "prefetch": 2}
+    config = config_for(layout.path, tmp_path / "run", **flags)
+    for rank, found in enumerate(accelerator_pool.run(world, differences, config, ("lazy", "random:3"))):
         assert not found, f"trainer {rank}"
 
 

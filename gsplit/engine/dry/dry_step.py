@@ -25,6 +25,7 @@ from torch import Tensor
 from gsplit.data import Layout
 from gsplit.engine.dry.live_bytes import AsAccelerators, Bound, Copies, LiveBytes
 from gsplit.engine.dry.step_bytes import StepBytes
+from gsplit.engine.dry.typed_loads import TypedLoads, typed_loading, typed_numbers
 from gsplit.engine.inputs import SplitLoader
 from gsplit.engine.level_widths import widths_of
 from gsplit.engine.minibatch import MiniBatch
@@ -94,14 +95,15 @@ def step_bytes(
 
 def _devices(run: Run, segment: Segment) -> tuple[str, ...]:
     """Return where to try a step, in this order."""
-    work = sum(segment.level_sizes) * sum(p.numel() for p in run.new_model().parameters())
-    known = run.precision.autocast in (None, run.precision.rows)  # by the rows: ``meta`` has no autocast
+    work = sum(map(sum, segment.levels)) * sum(p.numel() for p in run.new_model().parameters())
+    # ``meta`` has no autocast: layers of one type go by their rows, those of several take what autocast gives them.
+    known = run.precision.autocast in (None, None if segment.is_typed else run.precision.rows)
     return ("meta", "cpu") if work > SMALL and known else ("cpu",)
 
 
 def largest_split(run: Run, layout: Layout, spec: SamplerSpec, num_batches: int) -> tuple[Segment, int]:
     """The split that takes most of the first mini-batches of a run, and bytes of the largest of these in a slot."""
-    widths = widths_of(run.new_model(), layout.graph.num_features, run.config.layers)
+    numbers_of = numbers_of_levels(run, layout)
     micro_batches = MicroBatches(layout, spec)
     largest, most, edges, slot = None, -1, 0, 0
     for batch in range(min(MOST, num_batches)):
@@ -113,12 +115,19 @@ def largest_split(run: Run, layout: Layout, spec: SamplerSpec, num_batches: int)
             for split in range(sampler.parts):
                 segment = sampler.segment(split)
                 edges += segment.num_edges
-                numbers = sum(size * width for size, width in zip(segment.level_sizes, widths, strict=True))
-                if (taken := segment.num_bytes + numbers * run.dtype.itemsize) > most:
+                if (taken := segment.num_bytes + numbers_of(segment) * run.dtype.itemsize) > most:
                     largest, most = segment, taken
         slot = max(slot, end)
     assert largest is not None
     return largest, slot
+
+
+def numbers_of_levels(run: Run, layout: Layout) -> Callable[[Segment], int]:
+    """Make what counts the numbers of all levels of a split."""
+    if layout.graph.schema.is_typed:
+        return typed_numbers(run, layout)
+    widths = widths_of(run.new_model(), layout.graph.num_features, run.config.layers)
+    return lambda segment: sum(size * width for size, width in zip(segment.level_sizes, widths, strict=True))
 
 
 def measured(run: Run, layout: Layout, segment: Segment, device: torch.device, *, on_host: bool = False) -> StepBytes:
@@ -136,7 +145,7 @@ def measured(run: Run, layout: Layout, segment: Segment, device: torch.device, *
     kernels, loads = (nullcontext(), Copies()) if on_host else (library_alone(), AsAccelerators())
     with kernels, loads, LiveBytes(device.type, bound) as live:
         step = _Step(run, layout, segment, device, on_host=on_host)
-        live.add([*step.model.parameters(), *step.model.buffers()])
+        live.add([*step.parameters, *step.model.buffers()])
         weights = live.now
         first = step.load()
         mini_batch = live.now - weights
@@ -165,6 +174,8 @@ def _loading(run: Run, layout: Layout, segment: Segment) -> int:
 
     Rows of the host alone, in the type of the model, come at once.
     """
+    if layout.graph.schema.is_typed:
+        return typed_loading(run, layout, segment)
     features, copied = layout.graph.features, copied_dtype(run.config, layout)
     assert features is not None
     stored = features.dtype.itemsize if copied is None else copied.itemsize
@@ -184,40 +195,30 @@ class _Step:
         graph = layout.graph
         self.model = run.new_model().train().to(device, run.dtype)
         self._task = task_of(run, graph, device)
-        self._loader = SplitLoader.from_host(  # rows are made, not loaded
-            layout, run.needs, device=device, dtype=run.dtype, estimate=run.config.estimate
-        )
-        parameters = [p for p in self.model.parameters() if p.requires_grad]
-        optimizer = optimizer_of(run.config, parameters)
-        for group in optimizer.param_groups if not on_host else ():
+        self._loads: _Loads | TypedLoads
+        if graph.schema.is_typed:
+            self._loads = TypedLoads(run, layout, device)
+        else:
+            self._loads = _Loads(run, layout, device, self.model, on_host=on_host)
+        self.lie, trained = self._loads.lie, self._loads.trained
+        own = [] if trained is None else [trained]
+        self.parameters = [*self.model.parameters(), *own]
+        """Those of the model, and rows that are trained."""
+        weights = [p for p in self.model.parameters() if p.requires_grad]
+        optimizers = [optimizer_of(run.config, each) for each in (weights, own) if each]
+        for group in (group for each in optimizers for group in each.param_groups) if not on_host else ():
             group["foreach"] = True  # as on accelerators, where it takes more memory
         self._reduced: Any = None
-        rows = copied_dtype(run.config, layout)
-        as_they_are = run.strategy.cache_size is None and rows in (None, run.precision.rows)
-        as_they_are = as_they_are and self._loader.features.stores and not run.config.normalize_features
-        self.lie = on_host and as_they_are and bool(getattr(self.model, "reads_stored_rows", False))
-        """Whether rows are read where they lie, as trainers on the CPU do."""
+        self._on_host = on_host
         member = Member(rank=0, world=1, device=device)
-        self._steps = Steps(run.config, [optimizer], parameters, None, member, 2 * run.config.accumulate)
+        self._steps = Steps(run.config, optimizers, weights, trained, member, 2 * run.config.accumulate)
 
     def load(self) -> MiniBatch:
         """The mini-batch, as the feed loads it."""
         run, segment = self._run, self._segment
-        carrier = Silent() if segment.parts > 1 else None
+        carrier = Silent(in_places=self._on_host) if segment.parts > 1 else None
         comm = BatchComm(carrier, ExchangeCounters(), self._device, exchange_dtype=run.exchange_dtype)
-        x: Tensor | StoredRows
-        if self.lie:
-            x = self._loader.features.stored(segment.vertices)
-        else:
-            shape = len(segment.vertices), self._loader.layout.graph.num_features
-            x = torch.zeros(shape, dtype=run.precision.rows, device=self._device)
-        return self._loader.mini_batch(
-            segment,
-            comm,
-            handle=Handle(ticket=Ticket(number=0, epoch=0, batch=0)),
-            x=x,
-            share_of_whole=None if run.config.estimate == "ratio" else 1.0,
-        )
+        return self._loads.mini_batch(segment, comm, Handle(ticket=Ticket(number=0, epoch=0, batch=0)))
 
     def make(self, mini_batch: MiniBatch, batch: int) -> None:
         """Make a step as :func:`gsplit.train.loop.step` does, and hold what that holds until it has the next one."""
@@ -230,16 +231,63 @@ class _Step:
         self._reduced = None
 
 
-class Silent(Mailboxes):
-    """Mailboxes that nobody else looks into: what is received has its size, and is zeros."""
+class _Loads:
+    """Makes mini-batches of one type whose features are zeros, or read where they lie.
 
-    def __init__(self) -> None:
+    Args:
+        run, layout: of the training.
+        device: where they shall be.
+        model: of the run.
+        on_host: as trainers on the CPU have them.
+    """
+
+    trained = None
+    """No rows are trained."""
+
+    def __init__(
+        self, run: Run, layout: Layout, device: torch.device, model: torch.nn.Module, *, on_host: bool
+    ) -> None:
+        self._run, self._device = run, device
+        self._loader = SplitLoader.from_host(  # rows are made, not loaded
+            layout, run.needs, device=device, dtype=run.dtype, estimate=run.config.estimate
+        )
+        rows = copied_dtype(run.config, layout)
+        as_they_are = run.strategy.cache_size is None and rows in (None, run.precision.rows)
+        as_they_are = as_they_are and self._loader.features.stores and not run.config.normalize_features
+        self.lie = on_host and as_they_are and bool(getattr(model, "reads_stored_rows", False))
+        """Whether rows are read where they lie, as trainers on the CPU do."""
+
+    def mini_batch(self, segment: Segment, comm: BatchComm, handle: Handle) -> MiniBatch:
+        """The share of a split of a mini-batch."""
+        x: Tensor | StoredRows
+        if self.lie:
+            x = self._loader.features.stored(segment.vertices)
+        else:
+            shape = len(segment.vertices), self._loader.layout.graph.num_features
+            x = torch.zeros(shape, dtype=self._run.precision.rows, device=self._device)
+        share = None if self._run.config.estimate == "ratio" else 1.0
+        return self._loader.mini_batch(segment, comm, handle=handle, x=x, share_of_whole=share)
+
+
+class Silent(Mailboxes):
+    """Mailboxes that nobody else looks into: what is received has its size, and is zeros.
+
+    Args:
+        in_places: several tensors are filled one by one, as through memory; else a piece for all comes before them,
+            as process groups receive it.
+    """
+
+    def __init__(self, *, in_places: bool = True) -> None:
         """Take no memory."""
+        self._in_places = in_places
 
     def start(
         self, out: Tensor | Sequence[Tensor], sent: Tensor, receive_counts: Sequence[int], send_counts: Sequence[int]
     ) -> Callable[[], None]:
         """Send nothing; there is nothing to wait for, and zeros come."""
-        for place in [out] if isinstance(out, Tensor) else out:
+        places = [out] if isinstance(out, Tensor) else out
+        piece = None if self._in_places or isinstance(out, Tensor) else sent.new_empty(sum(receive_counts))
+        for place in places:
             place.zero_()
+        del piece  # until here it is there
         return lambda: None

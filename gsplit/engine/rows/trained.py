@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from gsplit.data import GraphArrays, Layout
+from gsplit.engine.minibatch import RowsLater
 from gsplit.engine.own_ranges import own_range
 from gsplit.engine.run import Run
 from gsplit.errors import InputError
@@ -110,10 +111,10 @@ class TrainedRows:
         """Updates the own rows."""
         member.barrier()
 
-    def of_rows(self, rows: NDArray[np.int64]) -> Callable[[], Tensor]:
-        """Make a function that gives some of the own rows [n, D], numbers int64 [n], as they are then."""
+    def of_rows(self, rows: NDArray[np.int64], dtype: torch.dtype | None = None) -> RowsLater:
+        """Some of the own rows, numbers int64 [n], as they are when a model is called; by default in their type."""
         at = torch.from_numpy(rows - self._begin).to(self._member.device)
-        return lambda: self.own.index_select(0, at)
+        return RowsLater(matrix=self.own, at=at, dtype=dtype or self.own.dtype)
 
     def gathered(self) -> Tensor | None:
         """A copy of the rows of all trainers [N, D], by global id, on trainer 0; None on the others."""

@@ -118,8 +118,6 @@ class Sampled:
 
     def _step_bytes(self, run: Run, *, on_host: bool) -> StepBytes | None:
         layout = open_for(run.config)
-        if layout.graph.schema.is_typed:
-            return None
         spec, batches = self.sampling(run, layout), self.num_batches(run, layout)
         return step_bytes(run, layout, spec, batches, on_host=on_host)
 

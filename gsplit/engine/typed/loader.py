@@ -14,7 +14,7 @@ from torch import Tensor
 from gsplit.data import Layout
 from gsplit.device import accelerator
 from gsplit.engine.inputs import HOST, segment_counts
-from gsplit.engine.minibatch import MiniBatch
+from gsplit.engine.minibatch import MiniBatch, RowsLater
 from gsplit.engine.typed.blocks import typed_blocks_of
 from gsplit.engine.typed.trained import KeptRows, TypedTrainedRows
 from gsplit.features import FeatureLoader, HostRows, LoadCounters
@@ -70,15 +70,20 @@ class TypedSplitLoader:
             for rows in self._graph.features_by_type
         ]
 
-    def mini_batch(self, segment: Segment, comm: BatchComm, handle: Handle) -> MiniBatch:
-        """Make this trainer's share of a mini-batch; rows that are trained are taken when it is computed."""
+    def mini_batch(
+        self, segment: Segment, comm: BatchComm, handle: Handle, xs: Sequence[Tensor | RowsLater] | None = None
+    ) -> MiniBatch:
+        """Make this trainer's share of a mini-batch; rows that are trained are taken when it is computed.
+
+        Args:
+            segment: of this trainer.
+            comm: of the mini-batch.
+            handle: ticket of the mini-batch.
+            xs: [T] features of the own vertices of level 0, or what gives them; None: they are loaded.
+        """
         data = accelerator.moved(segment.data, self._device)
-        trained, xs = self._trained, []
-        assert not isinstance(trained, KeptRows)
-        for number in range(len(self._loaders)):
-            vertices = segment.vertices_of(number)
-            own = None if trained is None else trained.of_vertices(number, vertices, self._rows)
-            xs.append(self._features(number, vertices) if own is None else own)
+        if xs is None:
+            xs = [self._now_or_later(number, segment.vertices_of(number)) for number in range(len(self._loaders))]
         return MiniBatch(
             handle=handle,
             num_targets=segment.num_targets,
@@ -91,6 +96,13 @@ class TypedSplitLoader:
             targets=segment.targets.copy(),  # the segment's memory is another mini-batch's soon
             seconds={},
         )
+
+    def _now_or_later(self, type_: int, vertices: NDArray[np.int64]) -> Tensor | RowsLater:
+        """The features of some vertices of a type, or, where they are trained, what gives them as they are then."""
+        trained = self._trained
+        assert not isinstance(trained, KeptRows)
+        own = None if trained is None else trained.of_vertices(type_, vertices, self._rows)
+        return self._features(type_, vertices) if own is None else own
 
     def inputs(self, segment: Segment, comm: BatchComm | None = None) -> TypedInputs:
         """The blocks and the features of a segment; rows that are trained as they were published last.

@@ -8,7 +8,7 @@ Legend: T types, P trainers, N rows of all trained types, D width.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gsplit.data import Layout, first_parts
+from gsplit.engine.minibatch import RowsLater
 from gsplit.engine.rows.trained import TrainedRows, initial_rows
 from gsplit.engine.run import Run
 from gsplit.host import SharedBuffer
@@ -63,15 +64,14 @@ class TypedTrainedRows(TrainedRows):
             run, member, buffer, scratch, global_ids=places.joint_ids(), begin=begin, end=end, initial=initial
         )
 
-    def of_vertices(self, type_: int, vertices: NDArray[np.int64], dtype: torch.dtype) -> Callable[[], Tensor] | None:
-        """Make a function that gives the rows [n, D] of own vertices of a type, int64 [n], as they are then.
+    def of_vertices(self, type_: int, vertices: NDArray[np.int64], dtype: torch.dtype) -> RowsLater | None:
+        """The rows of own vertices of a type, int64 [n], as they are when a model is called.
 
         None for a type whose features are not trained.
         """
         if type_ not in self._places.types:
             return None
-        own = self.of_rows(self._places.rows(type_, vertices))
-        return lambda: own().to(dtype)
+        return self.of_rows(self._places.rows(type_, vertices), dtype)
 
     def published(self, type_: int, vertices: NDArray[np.int64]) -> Tensor | None:
         """The rows [n, D] of any vertices of a type, as they were published last; None for a type without."""

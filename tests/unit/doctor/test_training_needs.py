@@ -10,6 +10,7 @@ import pytest
 from support.cgroups import give_memory
 from support.devices import fit
 from support.messages import line_with
+from support.typed_graphs import lay_out_types, random_typed_graph
 
 from gsplit.config.train import TrainConfig
 from gsplit.device import accelerator
@@ -86,6 +87,31 @@ def test_evaluation_is_counted_at_most(config):
     exact, none = (by_name(needs_of(resolve(config(evaluate=how))).host) for how in ("exact", "none"))
     assert exact["evaluation"] > 0
     assert "evaluation" not in none
+
+
+def test_a_graph_of_several_types(tmp_path, monkeypatch):
+    fit(monkeypatch)
+    graph = random_typed_graph(4, 6, seed=38)
+    layout = lay_out_types(graph, tmp_path, parts=2)
+    given = {"layout": layout.path, "device": "cpu", "model": "rgcn", "fan_out": (5, 5), "batch_size": 20}
+    found = examine(TrainConfig(**given, samplers=2, train_features=8))
+    assert found.problems == []
+    needs, rows = found.training, graph.schema.types[3].num_vertices
+    host, plain = by_name(needs.host), {"evaluation", "samplers", "slots", "trained features", "weights, of all"}
+    assert plain <= set(host)
+    assert host["trained features"] == rows * 8 * 4
+    assert host["weights, of all"] >= 2 * (rows // 2) * 8 * 4
+    assert "it would take of an accelerator" in "\n".join(lines(found))
+    run = resolve(TrainConfig(**given, samplers=2, train_features=8))
+    assert needs.step == Sampled().step_bytes(run)
+    beside = replace(run, config=replace(run.config, device="xpu"))
+    monkeypatch.setattr(accelerator, "reads_host_memory", lambda _: True)
+    on_device = by_name(needs_of(beside).host)
+    assert on_device["trained features"] == 2 * host["trained features"]
+    assert "features, copied" not in on_device
+    assert on_device["pinned staging"] > 0
+    (problem,) = examine(TrainConfig(**given)).problems
+    assert "--train-features" in problem
 
 
 def test_plans_of_the_whole_graph_are_for_a_dry_run(config, monkeypatch, tmp_path):

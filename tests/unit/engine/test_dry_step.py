@@ -6,12 +6,14 @@ import logging
 import os
 from dataclasses import astuple, replace
 
+import numpy as np
 import pytest
 import torch
 from support.messages import line_with, says
 from support.models import PyGNet
 from support.runs import run_for
 from support.samplers import micro_batches_of
+from support.typed_graphs import lay_out_types, random_typed_graph
 from torch import nn
 
 from gsplit.config.train import TrainConfig
@@ -69,6 +71,22 @@ def test_without_values_the_same_is_counted(run, flags):
     parameters = sum(1 for _ in decided.new_model().parameters())
     for here, there in zip(astuple(on["cpu"]), astuple(on["meta"]), strict=True):
         assert there == pytest.approx(here, abs=ONE_PIECE + 512 * parameters)  # Adam counts its steps on the host
+
+
+@pytest.mark.parametrize("flags", [{}, {"model": "rgat", "norm": "batch"}, {"bases": 2, "optimizer": "sgd"}], ids=str)
+def test_of_several_types_the_same_is_counted_without_values(tmp_path, flags):
+    layout = lay_out_types(random_typed_graph(4, 8, seed=5, vertices=300), tmp_path, parts=2)
+    given = {"model": "rgcn", "train_features": 16, "fan_out": (5, 5), "batch_size": 50, "hidden": 32, **flags}
+    decided = run_for(TrainConfig(layout=layout.path, out=tmp_path / "run", device="cpu", **given), 2)
+    engine = Sampled()
+    segment, _ = largest_split(decided, layout, engine.sampling(decided, layout), engine.num_batches(decided, layout))
+    on = {kind: measured(decided, layout, segment, torch.device(kind)) for kind in ("cpu", "meta")}
+    parameters = sum(1 for _ in decided.new_model().parameters())
+    for here, there in zip(astuple(on["cpu"]), astuple(on["meta"]), strict=True):
+        assert there == pytest.approx(here, abs=ONE_PIECE + 512 * parameters)
+    rows = max(np.diff(layout.offsets_by_type[3])) * 16 * 4
+    assert on["cpu"].weights >= rows + sum(p.nbytes for p in decided.new_model().parameters())
+    assert on["cpu"].kept >= 2 * rows
 
 
 def test_a_step_grows_with_what_it_is_made_of(run):
