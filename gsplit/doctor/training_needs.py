@@ -19,11 +19,11 @@ from gsplit.engine.rows.reserve import reserve_of
 from gsplit.engine.run import Run
 from gsplit.engine.sampled.engine import bulk_of, sampler_bytes
 from gsplit.engine.strategy import cached_bytes, copied_dtype, row_bytes
+from gsplit.engine.typed.trained import trained_bytes
 from gsplit.engine.whole.private_memory import process_bytes
 from gsplit.features.staging import STAGES, pinned_bytes, staged_bytes
 from gsplit.launch.resolve import dry_run_of
 from gsplit.limits import host_memory
-from gsplit.models.typed import trained_types
 from gsplit.supply.ring import with_headroom
 
 PINNED = "pinned staging"
@@ -121,7 +121,7 @@ def _supplied(run: Run, layout: Layout, step: StepBytes | None) -> Iterator[Need
     if copied or (reads and accelerator.reads_host_memory(config.device)):
         rows = layout.graph.num_vertices * row_bytes(config, layout)
         yield Need(what="features, copied", num_bytes=rows, about="once for all trainers")
-    if typed and (trained := _trained(run, layout)):
+    if typed and (trained := trained_bytes(run, layout)):
         yield Need(what="trained features", num_bytes=trained, about="of all trainers together: --train-features")
     if step is not None and config.device != accelerator.HOST:
         pinned = _staged(run, layout, step, gathered=not (reads and accelerator.reads_host_memory(config.device)))
@@ -148,14 +148,6 @@ def _staged(run: Run, layout: Layout, step: StepBytes, *, gathered: bool) -> int
             stored = width * features.itemsize if typed else row_bytes(run.config, layout)
             most = max(most, staged_bytes(step.mini_batch // (width * item), stored, gathered=gathered))
     return most
-
-
-def _trained(run: Run, layout: Layout) -> int:
-    """Bytes of trained features beside those that trainers have on their devices: gathered, and published."""
-    types = trained_types(run.config, layout.graph)
-    rows = sum(layout.graph.schema.types[each].num_vertices for each in types)
-    copies = 1 if run.config.device == accelerator.HOST else 2  # on the CPU they are published where they are
-    return copies * rows * (run.config.train_features or 0) * run.dtype.itemsize
 
 
 def _of_a_device(run: Run, step: StepBytes | None, cache_bytes: int | None) -> Iterator[Need]:

@@ -88,10 +88,8 @@ class WholeStep:
             layout=layout,
             model=self.model,
             edges=EdgeLoader(graph, device=CPU, dtype=dtype, **needs),
-            loading=SimpleNamespace(
-                loader=lambda _: FeatureLoader(
-                    HostRows(graph.features), device=CPU, dtype=dtype, normalize=False, threads=1
-                )
+            feature_loader=lambda _: FeatureLoader(
+                HostRows(graph.features), device=CPU, dtype=dtype, normalize=False, threads=1
             ),
             shared=shared,
             trained=trained,

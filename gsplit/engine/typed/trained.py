@@ -17,10 +17,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gsplit.data import Layout, first_parts
+from gsplit.device import accelerator
 from gsplit.engine.minibatch import RowsLater
 from gsplit.engine.rows.trained import TrainedRows, initial_rows
 from gsplit.engine.run import Run
 from gsplit.host import SharedBuffer
+from gsplit.models.typed import trained_types
 from gsplit.parallel import Member
 
 
@@ -154,3 +156,14 @@ class Places:
         before[list(self.types)] = np.cumsum([0, *sizes[:-1]])
         types, ids = self.vertices(slice(0, sum(sizes)))
         return ids + before[types]
+
+
+def trained_bytes(run: Run, layout: Layout) -> int:
+    """Bytes of the host for trained features of several types: of all rows, where they are gathered and published.
+
+    Beside them each trainer has its own, on its device.
+    """
+    types = trained_types(run.config, layout.graph)
+    rows = sum(layout.graph.schema.types[each].num_vertices for each in types)
+    copies = 1 if run.config.device == accelerator.HOST else 2  # on the CPU they are published where they are
+    return copies * rows * (run.config.train_features or 0) * run.dtype.itemsize
