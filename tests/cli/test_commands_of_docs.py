@@ -1,7 +1,7 @@
 """Every command of a document is run here or by a test that is named, or is one of those that take too long.
 
 Those that are not run must parse. Commands of experiments, and those of docs/bring_your_own_model.md and of the
-pages about tables and for those who come from DGL and PyG, have tests of their own in test_docs.py;
+pages about links, types, tables and for those who come from DGL and PyG, have tests of their own in test_docs.py;
 docs/development/log.md has commands of its days.
 """
 
@@ -37,6 +37,7 @@ ELSEWHERE = (
     "docs/coming-from-pyg.md",
     "docs/from-tables.md",
     "docs/guides/links.md",
+    "docs/guides/several-types.md",
 )
 DOCUMENTS = [
     ROOT / "README.md",

@@ -147,6 +147,14 @@ def test_links(read, tmp_path):
     assert found == pytest.approx(ranked["run-loop"]["test_mrr"], abs=1e-4)
 
 
+def test_several_types(read, tmp_path):
+    printed = read("guides/several-types.md")
+    (trained,) = [text for command, text in printed.items() if command.endswith("--out run")]
+    assert accuracy_in(trained) > 0.1  # of 349 classes, in 2 epochs
+    assert len(np.load(tmp_path / "classes.npy")) == 2946
+    assert np.load(tmp_path / "authors.npy").shape == (4539, 32)
+
+
 def test_from_tables(read, tmp_path, pool, monkeypatch):
     printed = read("from-tables.md")
     lines = {command.rpartition("--out ")[2]: text for command, text in printed.items()}

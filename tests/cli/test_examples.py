@@ -24,7 +24,9 @@ from support.devices import HIDDEN, hide
 from support.libraries import needs_dgl
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
-SCRIPTS = {"own_csv", "links", "pyg_model", "dgl_model", "own_loop", "compare_strategies", "ray_train"}
+SCRIPTS = {
+    *("own_csv", "links", "several_types", "pyg_model", "dgl_model", "own_loop", "compare_strategies", "ray_train")
+}
 NOTEBOOKS = {"first_steps", "look_at_a_run"}
 
 
@@ -102,6 +104,12 @@ def test_pyg_says_of_the_trained_model_what_gsplit_says(here, tmp_path):
     assert ours == pygs > 0.7  # of 4 classes
 
 
+def test_papers_are_learned_by_their_authors_and_venues(here, tmp_path):
+    printed = here("several_types", tmp_path)
+    assert accuracies(printed)[0] > 0.65  # of 3 topics; their own features tell nothing
+    assert "vectors of 150 authors, 32 wide" in printed
+
+
 @pytest.mark.slow
 @needs_dgl
 def test_dgl_says_of_the_trained_model_what_gsplit_says(alone, tmp_path):
@@ -131,6 +139,7 @@ def test_ray_starts_trainers(tmp_path, monkeypatch):
     [
         ("dgl_model", "dgl", "gsplit[dgl]"),
         ("pyg_model", "torch_geometric.data", "gsplit[pyg]"),
+        ("several_types", "torch_geometric.data", "gsplit[pyg]"),
         ("ray_train", "ray.train", "ray[train]"),
     ],
 )
