@@ -156,7 +156,7 @@ def _of_a_device(run: Run, step: StepBytes | None, cache_bytes: int | None) -> I
         return
     layout = open_layout(run.layout, trusted=True, typed=True)
     prefetch = run.config.prefetch
-    rows = ", and rows that are trained" if run.config.train_features else ""
+    rows = ", and rows that are trained" if trained_bytes(run, layout) else ""
     yield Need(what="weights", num_bytes=step.weights, about=f"the model{rows}")
     yield Need(what="gradients and optimizer", num_bytes=step.kept - step.weights, about="kept between steps")
     ahead = 1 + prefetch

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
 from support.graphs import lay_out, random_graph
 from support.messages import line_with
+from support.predictions import InPool as PredictsInPool
 from support.runs import InPool
-from support.steps import CPU
+from support.steps import ALONE, CPU
+from support.typed_graphs import lay_out_types, random_typed_graph
 
 from gsplit.config.train import TrainConfig
 from gsplit.data.memory.graphs import from_arrays
@@ -20,6 +24,7 @@ from gsplit.features import FeatureLoader, HostRows
 from gsplit.host import SharedBuffer
 from gsplit.nn import mean_of_neighbours
 from gsplit.predict.api import predict
+from gsplit.predict.compute import predict_share
 from gsplit.sampling import MiniBatchSampler
 from gsplit.train.api import train
 
@@ -158,6 +163,31 @@ def test_predictions_equal_the_cpu_s(kind, accelerator_pool, tmp_path, monkeypat
     for options in asked:
         values = [predict(run, layout.path, device=device, **options) for device in ("cpu", kind)]
         np.testing.assert_allclose(*values, rtol=0, atol=1e-10)
+
+
+def predict_here(_, world, spec):
+    """In place of the processes of trainers: one on the CPU, which is this one."""
+    assert world == 1
+    predict_share(ALONE, spec)
+    return SimpleNamespace(join=lambda: None)
+
+
+@pytest.mark.parametrize("world", [2, pytest.param(1, marks=SLOW)])
+def test_predictions_of_several_types_equal_the_cpu_s(kind, accelerator_pool, tmp_path, monkeypatch, world):
+    """One type of them has rows that were trained."""
+    monkeypatch.setenv("GSPLIT_SHARE_GPU", "1")
+    layout = lay_out_types(random_typed_graph(4, 6, seed=38), tmp_path, parts=world)
+    of_run = {"model": "rgcn", "train_features": 4, "fan_out": (5, 4), "hidden": 8, "epochs": 1}
+    with monkeypatch.context() as patch:
+        patch.setattr("gsplit.launch.start.start", InPool(accelerator_pool))
+        train(layout.path, TrainConfig(out=tmp_path / "run", device=kind, samplers=0, dtype="float64", **of_run))
+    in_pool = PredictsInPool(accelerator_pool)
+    for options in ({"what": "logits"}, {"what": "embeddings", "type": "t1", "fan_out": (3, 2), "batch_size": 7}):
+        monkeypatch.setattr("gsplit.predict.api.start", in_pool)
+        found = predict(tmp_path / "run", layout.path, device=kind, **options)
+        monkeypatch.setattr("gsplit.predict.api.start", predict_here)
+        alone = predict(tmp_path / "run", layout.path, device="cpu", gpus=1, **options)
+        np.testing.assert_allclose(found, alone, rtol=0, atol=1e-10)
 
 
 def test_tensors_of_a_gpu_make_the_same_store(device):

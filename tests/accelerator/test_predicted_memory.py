@@ -67,7 +67,7 @@ OF_TYPES = {
 
 
 @pytest.mark.cases(2)
-@pytest.mark.parametrize(("name", "parts"), product(OF_TYPES, (1, 2)))
+@pytest.mark.parametrize(("name", "parts"), list(product(OF_TYPES, (1, 2))))
 def test_of_several_types_with_rows_that_are_trained(controls, accelerator_pool, tmp_path, name, parts):
     graph = random_typed_graph(4, 8, seed=2, vertices=3000, mean_degree=12)
     layout = lay_out_types(graph, tmp_path, parts=parts)

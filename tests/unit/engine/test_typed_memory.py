@@ -23,7 +23,7 @@ from gsplit.engine.evaluation.typed_memory import TypedLevels
 from gsplit.engine.typed.loader import TypedSplitLoader
 from gsplit.errors import InputError
 from gsplit.launch.resolve import resolve
-from gsplit.nn import RGCN
+from gsplit.nn import RGAT, RGCN, UntypedSAGE
 from gsplit.sampling import reach_of
 
 FAN_OUTS = [[2, 2, 0, 2, 2, 2], [2, 0, 2, 2, 2, 2], [2, 2, 2, 2, 0, 2]]
@@ -38,12 +38,12 @@ def typed(tmp_path_factory):
     return lambda parts: lay_out_types(graph, folder, parts=parts)
 
 
-def model_of(layout, **options):
+def model_of(layout, model=RGCN, **options):
     schema = layout.graph.schema
     widths = [0 if rows is None else rows.shape[1] for rows in layout.graph.features_by_type]
     reach = reach_of([schema.ends(r) for r in range(len(schema.relations))], FAN_OUTS, layout.graph.target)
     torch.manual_seed(1)
-    return RGCN(widths, HIDDEN, layout.graph.num_classes, reach, **options)
+    return model(widths, HIDDEN, layout.graph.num_classes, reach, **options)
 
 
 def levels_of(member, layout, model, precision, max_edges):
@@ -73,8 +73,12 @@ def bytes_taken(member, path, ids, precision, options, type_, level, max_edges):
 ASKED = {"all": slice(None), "few": slice(3, 7)}
 
 
-@pytest.mark.cases(4)
-@pytest.mark.parametrize("options", [{}, {"input_projection": False, "norm": "layer"}], ids=["projection", "plain"])
+@pytest.mark.cases(5)
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"input_projection": False, "norm": "layer"}, {"model": RGAT, "heads": 4}, {"model": UntypedSAGE}],
+    ids=["projection", "plain", "rgat", "untyped"],
+)
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("which", ASKED)
 @pytest.mark.parametrize(("world", "level", "type_"), [(1, 3, 0), (3, 3, 0), (2, 2, 1)])
