@@ -148,6 +148,7 @@ def test_a_run_goes_on_as_if_it_had_not_ended_also_with_other_trainers(here, typ
         ({"task": "links"}, ("--task links",)),
         ({"feature_dtype": "float16"}, ("--feature-dtype float16",)),
         ({"strategy": "data"}, ("--train-features 4", "--split-group 2")),
+        ({"fan_out_of": dict.fromkeys(("r1", "r2", "r5"), (0, 0))}, ("--train-features 4", "no effect")),
         ({"fan_out_of": {"r9": (1, 1)}}, ("--fan-out-of", "r9")),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",

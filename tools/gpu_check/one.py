@@ -14,8 +14,8 @@ from tools.gpu_check.training import TIMED, Words, equals, make, nears, rate, sa
 
 MARKED = re.compile(r"\bmark\.(gpu|accelerator)\b")
 """Mark of tests for real devices in a file of tests, or for devices of any kind."""
-TYPES = ("--train-features", 8, "--fan-out", "10,10", "--batch-size", 256)
-"""Flags of runs on a graph of several types, of which some have no features."""
+TYPES = ("--fan-out", "10,10", "--batch-size", 256)
+"""Flags of runs on a graph of several types."""
 NO_VARIABLES: dict[str, str] = {}
 MIB = 1 << 20
 WORDS = ("PASSED", "FAILED", "ERROR", "SKIPPED")

@@ -67,7 +67,7 @@ def check_trained(config: Resolved, layout: Layout) -> None:
 
 
 def check_features(config: Placed, graph: GraphArrays, where: str) -> None:
-    """Refuse types that mini-batches reach and that have no features, of the graph's or trained.
+    """Refuse types that mini-batches reach and that have no features, of the graph's or trained; and training none.
 
     Args:
         config: with the layers decided.
@@ -79,6 +79,11 @@ def check_features(config: Placed, graph: GraphArrays, where: str) -> None:
     """
     reach = reach_of_run(config, graph)
     lacking = [graph.schema.types[t].name for t in reach.types[0] if graph.features_by_type[t] is None]
+    if config.train_features is not None and not lacking:
+        raise InputError(
+            f"--train-features {config.train_features} has no effect: in {where} all types that mini-batches reach "
+            "have features; drop it"
+        )
     if lacking and config.train_features is None:
         raise InputError(
             f"{where}: vertices of type {_names(lacking)} have no features; let some be learned with "
