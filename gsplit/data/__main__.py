@@ -51,7 +51,7 @@ def import_(
             (tiny, small, medium, large, huge; products, papers and amazon, which are like the paper's graphs; mag, of
             several types, like ogbn-mag;
             synthetic:papers?scale=0.05 is one shrunk to 5 percent). KIND:PATH says what a path is: csv, parquet, mtx,
-            scipy, numpy, pyg, dgl, graphbolt, npz, duckdb or sqlite.
+            scipy, numpy, pyg, dgl, graphbolt, ogb-types, npz, duckdb or sqlite.
         out: the folder to write.
         name: what to call the graph; by default the name of the source.
         root: where OGB's datasets are, for ogb:NAME; by default dataset, as for OGB.

@@ -27,6 +27,7 @@ IMPORTERS = {
     "pyg": "pyg.load_pyg",
     "dgl": "dgl.load_dgl",
     "graphbolt": "graphbolt.load_graphbolt",
+    "ogb-types": "ogb_types.load_ogb_folder",
     "store": "graph_store.load_store",
 }
 """Module and function for each kind of source that is a path."""
@@ -155,6 +156,8 @@ def _kind_of(source: str) -> str:
             return "store"
         if any((path / where).is_file() for where in ("metadata.yaml", "preprocessed/metadata.yaml")):
             return "graphbolt"
+        if (path / "raw" / "num-node-dict.csv.gz").is_file():
+            return "ogb-types"
         if any(path.glob("*.npy")):
             return "numpy"
         if any(path.glob("*.pt")) or any(path.glob("processed/*.pt")):

@@ -16,7 +16,7 @@ from __future__ import annotations
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -146,11 +146,16 @@ DATASETS = {
     "ogbn-arxiv": Dataset(num_classes=40, split="time", both_ways=False, archive="arxiv"),
     "ogbn-proteins": Dataset(num_classes=112, split="species", both_ways=True, archive="proteins"),
     "ogbn-papers100M": Dataset(num_classes=172, split="time", both_ways=False, archive="papers100M-bin"),
+    "ogbn-mag": Dataset(num_classes=349, split="time", both_ways=False, archive="mag"),
     "ogbl-collab": Dataset(num_classes=None, split="time", both_ways=True, archive="collab"),
     "ogbl-ddi": Dataset(num_classes=None, split="target", both_ways=True, archive="ddi"),
     "ogbl-ppa": Dataset(num_classes=None, split="throughput", both_ways=True, archive="ppassoc"),
     "ogbl-citation2": Dataset(num_classes=None, split="time", both_ways=False, archive="citation-v2"),
 }
+
+
+TYPED = "ogbn-mag"
+"""The dataset of several types (:mod:`gsplit.data.importers.ogb_types`)."""
 
 
 def load_ogb(name: str, root: Path) -> GraphSource:
@@ -160,12 +165,16 @@ def load_ogb(name: str, root: Path) -> GraphSource:
         InputError: for names that are not known, files that are missing or damaged, and numbers that do not fit
             each other; what is wrong far down in edges or features, when those are read.
     """
-    if name in ("ogbn-mag", "ogbl-biokg", "ogbl-wikikg2"):
-        raise InputError(f"{name} is a heterogeneous graph; only homogeneous ones can be imported")
+    if name in ("ogbl-biokg", "ogbl-wikikg2"):
+        raise InputError(f"{name} is of links of several types, which cannot be imported; ogbn-mag can")
     if name not in DATASETS:
         raise InputError(f"no dataset is called {name!r}; choose one of {', '.join(DATASETS)}")
     about = DATASETS[name]
     folder = _folder(name, root)
+    if name == TYPED:
+        from gsplit.data.importers import ogb_types  # which needs this module
+
+        return replace(ogb_types.load_ogb_folder(folder, num_classes=about.num_classes), name=name)
     read = _binary if (folder / "raw" / "data.npz").is_file() else _text
     n, edges, features, labels, what = read(folder / "raw", about)
     split = folder / "split" / about.split
@@ -178,7 +187,7 @@ def load_ogb(name: str, root: Path) -> GraphSource:
         features=features,
         labels=labels,
         num_classes=about.num_classes,
-        vertex_sets={} if about.num_classes is None else _vertex_sets(split, n),
+        vertex_sets={} if about.num_classes is None else vertex_sets_in(split, n),
         links=links_of_split(split) if about.num_classes is None else None,
         where=str(folder),
         called={"labels": what},
@@ -195,9 +204,24 @@ def _folder(name: str, root: Path) -> Path:
 
 def _text(raw: Path, about: Dataset) -> tuple[int, EdgeChunks, Rows | None, NDArray[Any] | None, str]:
     """Number of vertices, edges, features, labels and what messages call those, of a dataset in ``.csv.gz``."""
-    edge, features, labels = (raw / f"{name}.csv.gz" for name in ("edge", "node-feat", "node-label"))
-    counts, edge_counts = raw / "num-node-list.csv.gz", raw / "num-edge-list.csv.gz"
+    features, labels, counts = (raw / f"{name}.csv.gz" for name in ("node-feat", "node-label", "num-node-list"))
     n = _single(read_matrix(counts, int, columns=1), counts)
+    return (
+        n,
+        text_edges(raw, both_ways=about.both_ways),
+        text_rows(features, n) if features.is_file() else None,
+        None if about.num_classes is None else as_labels(read_matrix(labels, float), n, f"{labels}: the table"),
+        f"{labels}: the table",
+    )
+
+
+def text_edges(folder: Path, *, both_ways: bool = False) -> EdgeChunks:
+    """The edges of ``edge.csv.gz`` in a folder, as many as ``num-edge-list.csv.gz`` says, where that is there.
+
+    Raises:
+        InputError: as :func:`load_ogb`.
+    """
+    edge, edge_counts = folder / "edge.csv.gz", folder / "num-edge-list.csv.gz"
     count = _single(read_matrix(edge_counts, int, columns=1), edge_counts) if edge_counts.is_file() else None
     table = table_edges(edge)
 
@@ -209,13 +233,7 @@ def _text(raw: Path, about: Dataset) -> tuple[int, EdgeChunks, Rows | None, NDAr
         if count is not None and done != count:
             raise InputError(f"{edge} has {done} edges; {edge_counts.name} says {count}")
 
-    return (
-        n,
-        _edges(pairs, count, table.place, both_ways=about.both_ways),
-        _text_rows(features, n) if features.is_file() else None,
-        None if about.num_classes is None else as_labels(read_matrix(labels, float), n, f"{labels}: the table"),
-        f"{labels}: the table",
-    )
+    return _edges(pairs, count, table.place, both_ways=both_ways)
 
 
 def _binary(raw: Path, about: Dataset) -> tuple[int, EdgeChunks, Rows | None, NDArray[Any], str]:
@@ -260,7 +278,8 @@ def _edges(pairs: Pairs, count: int | None, place: Callable[[int], str], *, both
     return EdgeChunks(chunks=chunks, count=None if count is None else each * count, place=lambda i: place(i // each))
 
 
-def _text_rows(path: Path, n: int) -> Rows:
+def text_rows(path: Path, n: int) -> Rows:
+    """The features of the ``n`` vertices in a table."""
     table = open_columns(path, None)
 
     def chunks() -> Iterator[NDArray[Any]]:
@@ -289,7 +308,8 @@ def _zipped_rows(array: ZippedArray, n: int) -> Rows:
     return Rows(shape=(n, width), dtype=array.dtype, chunks=chunks)
 
 
-def _vertex_sets(folder: Path, n: int) -> dict[str, NDArray[np.int64]]:
+def vertex_sets_in(folder: Path, n: int) -> dict[str, NDArray[np.int64]]:
+    """The vertex sets of a folder of a split, of ``n`` vertices; empty ones are left out."""
     together = folder / "split_dict.pt"
     if together.is_file():
         lists = load_torch(together)
