@@ -46,7 +46,7 @@ IMPORTED = (
 def _imports() -> list[Subject]:
     found = [Subject(f"data import {name} --out out/store", (name,)) for name in IMPORTED]
     found += [Subject("data import edges.parquet --out out/store", ("edges.parquet", "parquet"), ("edges.parquet",))]
-    for name, folder in (("arxiv", "ogbn_arxiv"), ("papers100M", "ogbn_papers100M")):
+    for name, folder in (("arxiv", "ogbn_arxiv"), ("papers100M", "ogbn_papers100M"), ("mag", "ogbn_mag")):
         found += [
             Subject(f"data import ogb:ogbn-{name} --root ogb --out out/store", ("ogb",), (f"ogb/{folder}/**/*",))
         ] * 2

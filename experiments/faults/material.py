@@ -189,10 +189,18 @@ def _ogb(folder: Path, edges: NDArray[Any], x: NDArray[Any], y: NDArray[Any]) ->
         path.write_bytes(gzip.compress(_text(rows, ",").encode()))
 
     splits = {"train": np.arange(30), "valid": np.arange(30, 45), "test": np.arange(45, VERTICES)}
-    arxiv, papers = folder / "ogb" / "ogbn_arxiv", folder / "ogb" / "ogbn_papers100M"
-    for root in (arxiv, papers):
+    arxiv, papers, mag = (folder / "ogb" / f"ogbn_{name}" for name in ("arxiv", "papers100M", "mag"))
+    for time in (arxiv / "split" / "time", papers / "split" / "time", mag / "split" / "time" / "paper"):
         for name, ids in splits.items():
-            packed(root / "split" / "time" / f"{name}.csv.gz", ids[:, None])
+            packed(time / f"{name}.csv.gz", ids[:, None])
+    packed(mag / "raw" / "num-node-dict.csv.gz", np.array([["paper", "field"], [VERTICES, 3]]))
+    packed(
+        mag / "raw" / "triplet-type-list.csv.gz", np.array([["paper", "cites", "paper"], ["field", "of", "paper"]])
+    )
+    packed(mag / "raw" / "relations" / "paper___cites___paper" / "edge.csv.gz", edges.T)
+    packed(mag / "raw" / "relations" / "field___of___paper" / "edge.csv.gz", np.array([[0, 1], [2, 1], [2, 3]]))
+    packed(mag / "raw" / "node-feat" / "paper" / "node-feat.csv.gz", x)
+    packed(mag / "raw" / "node-label" / "paper" / "node-label.csv.gz", y[:, None])
     packed(arxiv / "raw" / "edge.csv.gz", edges.T)
     packed(arxiv / "raw" / "num-node-list.csv.gz", np.array([[VERTICES]]))
     packed(arxiv / "raw" / "num-edge-list.csv.gz", np.array([[edges.shape[1]]]))
