@@ -23,7 +23,7 @@ class FeaturesConfig(Checked):
     """Width of features that are trained: of the types of vertices that have none; or, with --strategy full, instead
     of those that the graph has, if any. They are drawn from --seed, trained like the weights and saved with them, and
     are of this graph's vertices alone."""
-    normalize_features: Annotated[bool, Only(train_features=None), RESULTS] = False
+    normalize_features: Annotated[bool, Only(features_read=True), RESULTS] = False
     """Divide each feature row by the sum of its absolute values."""
     feature_dtype: Annotated[FeatureDtype, Only(train_features=None), RESULTS] = "stored"
     """Type in which host and caches keep feature rows; other than stored takes a copy of them, shared by all

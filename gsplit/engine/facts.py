@@ -39,10 +39,13 @@ def facts_of(
         "several_types": several_types or Not("where vertices are of one type"),
         "built_in_loss": is_built_in(own_loss),
         "features_trained": several_types or config.strategy == "full" or Not(f"with --strategy {config.strategy}"),
+        "features_read": several_types
+        or config.train_features is None
+        or Not(f"with --train-features {config.train_features}"),
         "sampler_processes": config.samplers > 0 or Not("with --samplers 0"),
         "splits": _splits(config),
         "rows_exchanged": _rows_exchanged(config),
-        "sums_exchanged": _sums_exchanged(config, described),
+        "sums_exchanged": Not("on a graph of several types") if several_types else _sums_exchanged(config, described),
         "validation": config.validates or Not("where nothing is validated"),
     }
 

@@ -273,7 +273,7 @@ def _check_initial_weights(run: Run, source: Path, layout: Layout) -> None:
         raise InputError(f"--resume goes on with the weights of its checkpoint; drop --init-from {source}")
     if run.config.out is not None and real_path(run.config.out) == real_path(source):
         raise InputError(f"--init-from {source} would be replaced by --out {run.config.out}; give another --out")
-    others = load_initial(run.new_model(), source, layout.graph.num_classes)
+    others = load_initial(run.new_model(), source, layout.graph.num_classes, run.signature)
     if others:
         logger.warning("not all is taken from %s, the rest is drawn afresh: %s", source, "; ".join(others))
 

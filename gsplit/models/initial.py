@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from torch import nn
 
@@ -11,8 +12,11 @@ from gsplit.errors import InputError
 from gsplit.models.registry import DECODER
 from gsplit.runs import checkpoint
 
+OF_SCHEMA = ("types", "relations", "target")
+"""What a signature says of the types that the numbers in names of weights stand for."""
 
-def load_initial(model: nn.Module, run: Path, num_classes: int) -> list[str]:
+
+def load_initial(model: nn.Module, run: Path, num_classes: int, signature: Mapping[str, Any]) -> list[str]:
     """Give a model the weights that a run kept, but for those of other classes, which stay as they are.
 
     A weight may have another shape where that is the number of classes, or as many times it: that of the last layer.
@@ -23,6 +27,7 @@ def load_initial(model: nn.Module, run: Path, num_classes: int) -> list[str]:
         model: prepared, as trainers have it.
         run: the folder of the other run.
         num_classes: of the graph that ``model`` is for.
+        signature: of ``model``.
 
     Returns:
         What is not taken, in words: weights that stay as they are, with both shapes, and trained features.
@@ -31,6 +36,10 @@ def load_initial(model: nn.Module, run: Path, num_classes: int) -> list[str]:
         InputError: where nothing was saved there, it is damaged, or it is of another model.
     """
     about, weights = checkpoint.read_state(run, checkpoint.MODEL)
+    theirs = about.get("signature", {})
+    if name := next((name for name in OF_SCHEMA if theirs.get(name) != signature.get(name)), None):
+        ours = signature.get(name)
+        raise InputError(f"--init-from: the model of {run} is for {name} {theirs.get(name)}, and this one for {ours}")
     others = []
     if weights.pop(checkpoint.TRAINED, None) is not None:
         others = [f"the features that were trained with them are those of {run} alone"]

@@ -55,7 +55,6 @@ class TypedLayeredModel(nn.Module):
         Linear(in_features=4, out_features=8, bias=True)
     """
 
-    uses_edge_weight = False
     activation: Callable[[Tensor], Tensor] = staticmethod(torch.relu)
     """The activation behind each layer but the last."""
     uses_edge_weight = False

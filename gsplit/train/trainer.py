@@ -212,7 +212,7 @@ def _same_model(run: Run, member: Member, num_classes: int) -> nn.Module:
     accelerator.seed(member.device, fold_key(run.config.seed, INITIAL_WEIGHTS) >> 1)
     model = run.new_model().train().to(member.device, run.dtype)
     if run.config.init_from is not None and not run.resumes:
-        load_initial(model, run.config.init_from, num_classes)
+        load_initial(model, run.config.init_from, num_classes, run.signature)
     for tensor in model.state_dict().values():
         broadcast(tensor, member.group)
     return model

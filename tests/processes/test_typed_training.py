@@ -15,6 +15,7 @@ from support.typed_models import dense_levels
 
 import gsplit
 from gsplit import TrainConfig
+from gsplit.data import Schema
 from gsplit.engine.objective import mini_batch_loss, objective_of
 from gsplit.engine.rows.trained import initial_rows
 from gsplit.errors import InputError
@@ -158,6 +159,24 @@ def test_what_several_types_do_not_go_with_is_refused_in_a_line(typed, tmp_path,
     with pytest.raises(InputError, match=line_with(*words)):
         gsplit.train(config=config)
     assert not (tmp_path / "run").exists()
+
+
+def test_weights_of_another_schema_are_no_beginning(here, typed, tmp_path):
+    """Weights have the numbers of types and relations in their names: equal names and shapes do not make them fit."""
+    graph = typed(1).graph
+    relations = tuple(replace(each, name=f"other {each.name}") for each in graph.schema.relations)
+    schema = Schema(graph.schema.types, relations)
+    other = lay_out_types(replace(graph, schema=schema), tmp_path, parts=1).path
+    gsplit.train(config=config_for(typed(1).path, tmp_path / "run", **RGCN, epochs=1))
+    gsplit.train(config=config_for(typed(1).path, tmp_path / "same", **RGCN, epochs=1, init_from=tmp_path / "run"))
+    with pytest.raises(InputError, match=line_with("--init-from", "relations")):
+        gsplit.train(config=config_for(other, tmp_path / "on", **RGCN, epochs=1, init_from=tmp_path / "run"))
+
+
+def test_edge_weights_of_no_relation_are_refused(tmp_path):
+    layout = lay_out_types(random_typed_graph(4, 6, seed=38), tmp_path, parts=1).path
+    with pytest.raises(InputError, match=line_with("--edge-weights", "no effect")):
+        gsplit.train(config=config_for(layout, tmp_path / "run", **RGCN, edge_weights=True))
 
 
 def test_a_model_of_several_types_wants_several_types(layouts, tmp_path):

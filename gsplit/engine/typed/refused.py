@@ -79,6 +79,9 @@ def check_features(config: Placed, graph: GraphArrays, where: str) -> None:
     """
     reach = reach_of_run(config, graph)
     lacking = [graph.schema.types[t].name for t in reach.types[0] if graph.features_by_type[t] is None]
+    drawn = set().union(*reach.relations)
+    if config.edge_weights and all(graph.adjacencies[relation].edge_weight is None for relation in drawn):
+        raise InputError(f"--edge-weights has no effect: in {where} no relation that is drawn has weights; drop it")
     if config.train_features is not None and not lacking:
         raise InputError(
             f"--train-features {config.train_features} has no effect: in {where} all types that mini-batches reach "
