@@ -197,5 +197,6 @@ def _built_in(signature: dict[str, Any], config: ModelConfig | None = None) -> n
     except ValueError as error:
         raise InputError(f"--model {name}: {error}") from None
     except (RuntimeError, MemoryError, OverflowError) as error:  # what PyTorch raises where it gets no memory
-        widths = f"{signature['in_features']} features and hidden layers {signature['hidden']:,} wide"
+        widest = max(signature["in_features"]) if typed.is_of_types(signature) else signature["in_features"]
+        widths = f"{widest:,} features and hidden layers {signature['hidden']:,} wide"
         raise InputError(f"no {name} of {widths} can be made: {str(error).splitlines()[0]}") from None

@@ -267,7 +267,7 @@ def test_from_python_a_hetero_graph_becomes_a_layout():
 def test_what_takes_one_type_alone_refuses_a_layout_of_several(tmp_path):
     layout = laid_out(tmp_path, random_typed_graph(seed=8), 2)
     with pytest.raises(InputError, match=r"has several types of vertices, or relations \(t0, t1, t2\)"):
-        gsplit.train(layout, gsplit.TrainConfig(epochs=1, out=tmp_path / "run"))
+        gsplit.train(layout, gsplit.TrainConfig(epochs=1, model="gat", out=tmp_path / "run"))
     assert not (tmp_path / "run").exists()
     for asked in (
         {"weights": "presample", "task": "links"},
