@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import replace
+from functools import partial
 from unittest import mock
 
 import numpy as np
@@ -13,9 +14,10 @@ import torch
 from support import pool as pool_module
 from support.messages import line_with, says
 from support.runs import all_equal, config_for, train_in_trainer
+from support.waiting import wait_until
 
 import gsplit._core as _core
-from gsplit.parallel import count_over_trainers
+from gsplit.parallel import collectives, count_over_trainers
 from gsplit.parallel.collectives import all_gather, all_reduce, all_to_all, all_to_all_places, start_all_to_all
 from gsplit.parallel.mailboxes import Mailboxes
 
@@ -69,23 +71,33 @@ def test_messages_are_those_of_gloo(pool, world):
     assert pool.run(world, messages, rounds, world) == [[True] * rounds] * world
 
 
+def all_but_one(row):
+    """Whether one trainer alone has not come yet."""
+    return row.sum() == len(row) - 1
+
+
 def waited(member):
-    """When this trainer came to barriers, the later the higher its turn is, and went on; and a count after each."""
-    member, times = replace(member, mail=fresh(member)), []
-    for turn in range(member.world):
-        time.sleep(0.02 * ((member.rank + turn) % member.world))
-        came_s = time.monotonic()
+    """Who had come to each barrier when this trainer went on, the last once all others had; and a count after it."""
+    member, found = replace(member, mail=fresh(member)), []
+    if member.rank == 0:
+        pool_module.SHARED.levels[0].grow(8 * 3 * member.world * member.world)
+    member.barrier()
+    came = pool_module.SHARED.levels[0].view((3 * member.world, member.world), np.int64)
+    came[:, member.rank] = 0
+    collectives.barrier(member.group)  # by the group, which is no part of what is tested
+    for turn, row in enumerate(came):
+        if turn % member.world == member.rank:
+            wait_until(partial(all_but_one, row), 30, partial("came: {}".format, row))
+        row[member.rank] = 1
         member.barrier()
-        times.append((came_s, time.monotonic(), count_over_trainers([member.rank, True, 2**40], member)))
-    return times
+        found.append((row.tolist(), count_over_trainers([member.rank, True, 2**40], member)))
+    return found
 
 
 @pytest.mark.parametrize("world", [2, 4])
 def test_nobody_goes_on_before_all_have_come_and_counts_are_sums(pool, world):
-    for of_turn in zip(*pool.run(world, waited), strict=True):
-        came, went, counts = zip(*of_turn, strict=True)
-        assert max(came) <= min(went)
-        assert counts == ([sum(range(world)), world, world * 2**40],) * world
+    for of_trainer in pool.run(world, waited):
+        assert of_trainer == [([1] * world, [sum(range(world)), world, world * 2**40])] * (3 * world)
 
 
 def sums(member, seed):
