@@ -127,15 +127,15 @@ def layout_of(
 ) -> Layout:
     """A layout beside a store, in the place of the one before; METIS has pre-sampled weights."""
     out = store.with_name("layout")
-    weights: dict[str, Any] = {"weights": "presample"} if method == "metis" else {}
+    weights: dict[str, Any] = {}
+    if method == "metis":
+        weights = {"weights": "presample", "fan_out": training.fan_out, "batch_size": training.batch_size}
     partition(
         PartitionConfig(
             store=store,
             out=out,
             parts=parts,
             method=method,
-            fan_out=training.fan_out,
-            batch_size=training.batch_size,
             even_types=even_types,
             seed=seed,
             overwrite=True,

@@ -29,8 +29,7 @@ def own_fan_outs(config: SamplingConfig, graph: GraphArrays) -> FanOutOf:
 def reach_of_run(config: Placed, graph: GraphArrays) -> Reach:
     """The types of each level and the relations of each layer of the mini-batches that a run samples."""
     rule = Neighbours(fan_out=config.fan_out, fan_out_of=own_fan_outs(config, graph))
-    fan_outs = rule.fan_outs(len(graph.adjacencies))
-    return reach_of([graph.schema.ends(r) for r in range(len(graph.schema.relations))], fan_outs, graph.target)
+    return rule.reach(graph.schema, graph.target)
 
 
 def widths_of_types(config: Placed, graph: GraphArrays) -> list[int]:

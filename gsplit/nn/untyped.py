@@ -76,8 +76,8 @@ class UntypedSAGEConv(nn.Module):
         Returns:
             [T][num_destinations, out]; of types that the layer has not [0, out].
         """
-        rows = list(xs)
-        for type_ in self.sources if self.projects_first else ():
+        rows, projects_first = list(xs), self.projects_first and block.exchanges
+        for type_ in self.sources if projects_first else ():
             rows[type_] = self.lin_neigh(xs[type_])
         sources = block.exchange(rows)
         out = [xs[0].new_empty((0, self.out_features)) for _ in xs]
@@ -89,7 +89,7 @@ class UntypedSAGEConv(nn.Module):
             sums = reduce(torch.add, [block.relation(r).sum(sources[source]) for r, source in into.items()])
             number = reduce(torch.add, [block.relation(r).in_degrees() for r in into])
             mean = sums / number.clamp(min=1).to(sums.dtype).unsqueeze(1)
-            out[type_] = out[type_] + (mean if self.projects_first else self.lin_neigh(mean))
+            out[type_] = out[type_] + (mean if projects_first else self.lin_neigh(mean))
         return out
 
 

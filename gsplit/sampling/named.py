@@ -8,7 +8,6 @@ from gsplit.data.schema import Schema
 from gsplit.errors import InputError
 from gsplit.sampling.layerwise import Draw, FastGCN, Ladies
 from gsplit.sampling.masses import Importance
-from gsplit.sampling.reach import reach_of
 from gsplit.sampling.rule import FanOutOf, Neighbours, Rule
 from gsplit.sampling.saint import Saint
 from gsplit.sampling.subgraphs import Clusters, Uniform
@@ -99,18 +98,17 @@ def fan_out_of_relations(
 def _check_reach(found: dict[int, tuple[int, ...]], rule: Neighbours, schema: Schema, target: int) -> None:
     """Refuse fan-outs of 0 wherever a hop could draw, and those of relations that no hop comes to."""
     names = list(map(str, schema.relations))
-    ends = [schema.ends(number) for number in range(len(names))]
-    reach = reach_of(ends, rule.fan_outs(len(names)), target)
+    reach = rule.reach(schema, target)
     for hop, relations in enumerate(reversed(reach.relations[1:]), start=1):
         if not relations:
             here = reach.types[len(rule.fan_out) - hop + 1]
-            zeros = [names[each] for each in found if ends[each][1] in here]
+            zeros = [names[each] for each in found if reach.ends[each][1] in here]
             raise InputError(
                 f"--fan-out-of makes a fan-out of 0 everywhere: hop {hop} draws nothing by {' nor '.join(zeros)}; "
                 "give one of them another number"
             )
     for number in found:
-        if ends[number][1] not in reach.types[1]:
+        if reach.ends[number][1] not in reach.types[1]:
             raise InputError(
                 f"--fan-out-of {names[number]} has no effect: no hop draws for vertices of type "
                 f"{schema.relations[number].destination}; drop it"

@@ -21,7 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.data import Layout
+from gsplit.data.schema import Schema
 from gsplit.sampling.plan import OfTraining
+from gsplit.sampling.reach import Reach, reach_of
 from gsplit.sampling.sampler import TypedSampler, sampler_of, typed_sampler_of
 from gsplit.sampling.segment import Segment
 
@@ -131,6 +133,11 @@ class Neighbours(OfTraining):
         """List the fan-outs by hop and relation, [L][R]."""
         other = dict(self.fan_out_of)
         return [[other.get(r, self.fan_out)[hop] for r in range(relations)] for hop in range(len(self.fan_out))]
+
+    def reach(self, schema: Schema, target: int) -> Reach:
+        """The types of each level and the relations of each layer, with targets of the type of that number."""
+        ends = [schema.ends(number) for number in range(len(schema.relations))]
+        return reach_of(ends, self.fan_outs(len(ends)), target)
 
     def sampler(
         self,

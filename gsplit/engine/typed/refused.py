@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 from gsplit.config.model import TYPED
 from gsplit.config.parallel import SAMPLED
 from gsplit.config.resolved import Placed, Resolved
@@ -9,6 +11,8 @@ from gsplit.config.train import TrainConfig
 from gsplit.data import GraphArrays, Layout
 from gsplit.errors import InputError
 from gsplit.models.typed import reach_of_run
+
+logger = logging.getLogger(__name__)
 
 TOLD = 4
 """Names that a message has at most."""
@@ -36,6 +40,10 @@ def check_flags(config: TrainConfig, layout: Layout, *, handed_over: bool) -> No
     if not ours:
         name = "a model that was handed over" if handed_over else f"--model {config.model}"
         raise InputError(f"{several}, which {name} is not for; use --model rgcn")
+    if config.model == "sage":
+        logger.info(
+            "the model sage has the same weights for all types and relations; --model rgcn has weights of each"
+        )
     refused = {
         f"--strategy {config.strategy}": config.strategy not in SAMPLED,
         "--grid": config.grid is not None,
