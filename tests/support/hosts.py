@@ -23,11 +23,14 @@ STARTED_S = 60.0
 """Seconds that a crowded machine may take until all train."""
 
 SCRIPT = """
-import json, os, sys
+import contextlib, json, os, sys
 import gsplit
 
 def open_memory():
-    found = [os.readlink(file.path) for file in os.scandir("/proc/self/fd") if os.path.islink(file.path)]
+    found = []
+    for number in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(FileNotFoundError):  # another thread has closed it
+            found.append(os.readlink(f"/proc/self/fd/{number}"))
     return [name.split()[0].removeprefix("/memfd:") for name in found if name.startswith("/memfd:")]
 
 if __name__ == "__main__":
