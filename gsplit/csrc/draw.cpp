@@ -38,7 +38,11 @@ void Drawer<Index>::look_up(int64_t vertex, int64_t fan_out, uint64_t hop_prefix
   const auto length = static_cast<int64_t>(degree * sizeof(Index));
   if (length <= FETCH_BYTES || destination.count == degree) {
     const auto* bytes = reinterpret_cast<const char*>(destination.neighbours);
-    for (int64_t b = 0; b < std::min(length, FETCH_BYTES); b += LINE_BYTES) prefetch(bytes + b);
+    const int64_t last = std::max<int64_t>(length - 1, 0);
+    prefetch(bytes);  // most end within these three; where a loop ends would be guessed wrong
+    prefetch(bytes + std::min(LINE_BYTES, last));
+    prefetch(bytes + std::min(2 * LINE_BYTES, last));
+    for (int64_t b = 3 * LINE_BYTES; b < std::min(length, FETCH_BYTES); b += LINE_BYTES) prefetch(bytes + b);
   } else {
     choose(destination);
     for (int32_t i = 0; i < destination.count; ++i) prefetch(destination.neighbours + destination.draws[i]);
@@ -123,10 +127,8 @@ void Drawer<Index>::draw_rows(const Run& run, std::span<const int64_t> destinati
   for (int64_t row = run.first_row; row < run.first_row + BURST; ++row) look_up_row(row);
   int64_t total = 0;
   for (int64_t first = run.first_row; first < run.last_row; first += BURST) {
-    for (int64_t row = first; row < first + BURST; ++row) {
-      fetch_row(row + 2 * BURST);
-      look_up_row(row + BURST);
-    }
+    for (int64_t row = first; row < first + BURST; ++row) fetch_row(row + 2 * BURST);
+    for (int64_t row = first; row < first + BURST; ++row) look_up_row(row + BURST);
     const int64_t last = std::min(first + BURST, run.last_row);
     const int64_t begin = total;
     for (int64_t row = first; row < last; ++row) {
