@@ -240,6 +240,7 @@ def attention_scores(
     slope: float,
     out: Tensor,
     own_out: Tensor | None,
+    highest_out: Tensor | None = None,
     threads: int = 1,
 ) -> None: ...
 def attention_shares(
@@ -256,6 +257,7 @@ def attention_backward(
     gradients: Tensor,
     own_gradients: Tensor | None,
     destination_gradients: Tensor,
+    sums: Tensor | None = None,
     threads: int = 1,
 ) -> None: ...
 def has_tiles() -> bool: ...

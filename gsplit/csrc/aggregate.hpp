@@ -117,20 +117,22 @@ int64_t split_edges(const RowEdges& edges, int64_t num_own, const SplitEdges& ow
 
 /// Scores of additive attention, minus the highest of the row (a shift that cancels in the softmax):
 /// out[e, h] = leaky(source[indices[e], h] + destination[r, h]) - highest; own_out [R, h] of the row itself, or no
-/// data.
+/// data. highest_out [R, h], where given, gets the highest; of a row without edges, minus infinity.
 template <class T>
 void attention_scores(const RowEdges& edges, Matrix<const T> source, Matrix<const T> destination, T slope,
-                      Matrix<T> out, Matrix<T> own_out, int threads);
+                      Matrix<T> out, Matrix<T> own_out, Matrix<T> highest_out, int threads);
 
 /// Powers to shares: each is divided by the sum over the edges of its row, and own_powers [R, h], where given.
 template <class T>
 void attention_shares(const RowEdges& edges, Matrix<T> powers, Matrix<T> own_powers, int threads);
 
-/// Gradients of shares to gradients of what went into the LeakyReLU, in place; source and destination as above.
+/// Gradients of shares to gradients of what went into the LeakyReLU, in place; source and destination as above. `sums`
+/// [R, h] of shares times gradients, where given, are over all edges of a row, of which some are elsewhere.
 template <class T>
 void attention_backward(const RowEdges& edges, Matrix<const T> source, Matrix<const T> destination, T slope,
                         Matrix<const T> shares, Matrix<const T> own_shares, Matrix<T> gradients,
-                        Matrix<T> own_gradients, Matrix<T> destination_gradients, int threads);
+                        Matrix<T> own_gradients, Matrix<T> destination_gradients, Matrix<const T> sums,
+                        int threads);
 
 /// What stands behind a layer: an activation, then dropout.
 enum class Activation : int { none = 0, relu = 1, elu = 2 };

@@ -169,15 +169,16 @@ void bind_values(nb::module_& m) {
   m.def(
       "attention_scores",
       [](Array<int32_t> indptr, Array<int32_t> indices, Values<const T> source, Values<const T> destination, T slope,
-         Values<T> out, Maybe<T> own_out, int threads) {
+         Values<T> out, Maybe<T> own_out, Maybe<T> highest_out, int threads) {
         const auto from = matrix_of(source), to = matrix_of(destination);
-        const auto scores = matrix_of(out), own_scores = matrix_of(own_out);
+        const auto scores = matrix_of(out), own_scores = matrix_of(own_out), highest = matrix_of(highest_out);
         nb::gil_scoped_release unlocked;
-        attention_scores<T>(edges_of(indptr, indices), from, to, slope, scores, own_scores, threads);
+        attention_scores<T>(edges_of(indptr, indices), from, to, slope, scores, own_scores, highest, threads);
       },
       nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(), nb::arg("source").noconvert(),
       nb::arg("destination").noconvert(), nb::arg("slope"), nb::arg("out").noconvert(),
-      nb::arg("own_out").noconvert().none(), nb::arg("threads") = 1);
+      nb::arg("own_out").noconvert().none(), nb::arg("highest_out").noconvert().none() = nb::none(),
+      nb::arg("threads") = 1);
   m.def(
       "attention_shares",
       [](Array<int32_t> indptr, Array<int32_t> indices, Values<T> powers, Maybe<T> own_powers, int threads) {
@@ -191,20 +192,21 @@ void bind_values(nb::module_& m) {
       "attention_backward",
       [](Array<int32_t> indptr, Array<int32_t> indices, Values<const T> source, Values<const T> destination, T slope,
          Values<const T> shares, Maybe<const T> own_shares, Values<T> gradients, Maybe<T> own_gradients,
-         Values<T> destination_gradients, int threads) {
+         Values<T> destination_gradients, Maybe<const T> sums, int threads) {
         const auto from = matrix_of(source), to = matrix_of(destination);
         const auto given = matrix_of(shares), own_given = matrix_of(own_shares);
         const auto changed = matrix_of(gradients), own_changed = matrix_of(own_gradients);
         const auto of_destinations = matrix_of(destination_gradients);
+        const auto of_rows = matrix_of(sums);
         nb::gil_scoped_release unlocked;
         attention_backward<T>(edges_of(indptr, indices), from, to, slope, given, own_given, changed, own_changed,
-                              of_destinations, threads);
+                              of_destinations, of_rows, threads);
       },
       nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(), nb::arg("source").noconvert(),
       nb::arg("destination").noconvert(), nb::arg("slope"), nb::arg("shares").noconvert(),
       nb::arg("own_shares").noconvert().none(), nb::arg("gradients").noconvert(),
       nb::arg("own_gradients").noconvert().none(), nb::arg("destination_gradients").noconvert(),
-      nb::arg("threads") = 1);
+      nb::arg("sums").noconvert().none() = nb::none(), nb::arg("threads") = 1);
 }
 
 }  // namespace

@@ -31,9 +31,10 @@ int64_t heads_of(const RowEdges& edges, const Matrix<T>& of_edges, const Matrix<
 
 template <class T>
 void attention_scores(const RowEdges& edges, Matrix<const T> source, Matrix<const T> destination, T slope,
-                      Matrix<T> out, Matrix<T> own_out, int threads) {
+                      Matrix<T> out, Matrix<T> own_out, Matrix<T> highest_out, int threads) {
   check_edges(edges, source.rows, -1);
   const int64_t heads = heads_of(edges, out, own_out);
+  heads_of(edges, out, highest_out);
   require(source.width == heads && destination.width == heads &&
               destination.rows + 1 == static_cast<int64_t>(edges.indptr.size()),
           "there must be a score for each head");
@@ -61,6 +62,7 @@ void attention_scores(const RowEdges& edges, Matrix<const T> source, Matrix<cons
         for (int64_t h = 0; h < heads; ++h) out.row(e)[h] -= highest[h];
       if (own_out.data != nullptr)
         for (int64_t h = 0; h < heads; ++h) own_out.row(row)[h] -= highest[h];
+      if (highest_out.data != nullptr) std::copy(highest.begin(), highest.end(), highest_out.row(row));
     }
   });
 }
@@ -88,12 +90,14 @@ void attention_shares(const RowEdges& edges, Matrix<T> powers, Matrix<T> own_pow
 template <class T>
 void attention_backward(const RowEdges& edges, Matrix<const T> source, Matrix<const T> destination, T slope,
                         Matrix<const T> shares, Matrix<const T> own_shares, Matrix<T> gradients,
-                        Matrix<T> own_gradients, Matrix<T> destination_gradients, int threads) {
+                        Matrix<T> own_gradients, Matrix<T> destination_gradients, Matrix<const T> sums,
+                        int threads) {
   check_edges(edges, source.rows, -1);
   const int64_t heads = heads_of(edges, gradients, own_gradients);
   heads_of(edges, shares, own_shares);
   heads_of(edges, shares, destination);
   heads_of(edges, shares, destination_gradients);
+  heads_of(edges, shares, sums);
   require(source.width == heads && shares.width == heads, "there must be a score for each head");
   require(own_shares.data == nullptr || source.rows >= destination.rows,
           "the destinations must be among the sources");
@@ -109,15 +113,18 @@ void attention_backward(const RowEdges& edges, Matrix<const T> source, Matrix<co
         total[h] = 0;
       }
       const int64_t first = edges.indptr[row], stop = edges.indptr[row + 1];
-      sum.add(first, stop, [&](int64_t e, T* sums) {
-        for (int64_t h = 0; h < heads; ++h) sums[h] += shares.row(e)[h] * gradients.row(e)[h];
-      });
-      total.add(first, stop, [&](int64_t e, T* sums) {
+      if (sums.data == nullptr)
+        sum.add(first, stop, [&](int64_t e, T* of_edges) {
+          for (int64_t h = 0; h < heads; ++h) of_edges[h] += shares.row(e)[h] * gradients.row(e)[h];
+        });
+      else
+        for (int64_t h = 0; h < heads; ++h) sum[h] = sums.row(row)[h];
+      total.add(first, stop, [&](int64_t e, T* of_edges) {
         if (e + AHEAD < last) __builtin_prefetch(source.row(edges.indices[e + AHEAD]));
         const T* from = source.row(edges.indices[e]);
         for (int64_t h = 0; h < heads; ++h) {
           const T through = shares.row(e)[h] * (gradients.row(e)[h] - sum[h]);
-          sums[h] += gradients.row(e)[h] = through * slopes.of(from[h] + to[h]);
+          of_edges[h] += gradients.row(e)[h] = through * slopes.of(from[h] + to[h]);
         }
       });
       for (int64_t h = 0; h < heads; ++h) {
@@ -133,10 +140,11 @@ void attention_backward(const RowEdges& edges, Matrix<const T> source, Matrix<co
 
 #define GSPLIT_INSTANTIATE(T)                                                                                   \
   template void attention_scores<T>(const RowEdges&, Matrix<const T>, Matrix<const T>, T, Matrix<T>, Matrix<T>, \
-                                    int);                                                                       \
+                                    Matrix<T>, int);                                                            \
   template void attention_shares<T>(const RowEdges&, Matrix<T>, Matrix<T>, int);                                \
   template void attention_backward<T>(const RowEdges&, Matrix<const T>, Matrix<const T>, T, Matrix<const T>,    \
-                                      Matrix<const T>, Matrix<T>, Matrix<T>, Matrix<T>, int);
+                                      Matrix<const T>, Matrix<T>, Matrix<T>, Matrix<T>,              \
+                                      Matrix<const T>, int);
 GSPLIT_INSTANTIATE(float)
 GSPLIT_INSTANTIATE(double)
 

@@ -162,12 +162,27 @@ class Moves:
 
         return _once(rows)
 
-    def reduce_scatter(self, y: Tensor, sizes: Sequence[int], axis: str, way: str = "forward") -> Tensor:
-        """Sums of the own rows, [n, D], for partial sums y [sum(sizes), D] of everyone's along ``axis``."""
-        return self.start_reduce_scatter(y, sizes, axis, way)()
+    def reduce_scatter(
+        self,
+        y: Tensor,
+        sizes: Sequence[int],
+        axis: str,
+        way: str = "forward",
+        joined: Callable[[Tensor], Tensor] | None = None,
+    ) -> Tensor:
+        """Sums of the own rows, [n, D], for partial sums y [sum(sizes), D] of everyone's along ``axis``.
+
+        ``joined`` makes something else than their sum of the parts [G, n, D], where it is given.
+        """
+        return self.start_reduce_scatter(y, sizes, axis, way, joined)()
 
     def start_reduce_scatter(
-        self, y: Tensor, sizes: Sequence[int], axis: str, way: str = "forward"
+        self,
+        y: Tensor,
+        sizes: Sequence[int],
+        axis: str,
+        way: str = "forward",
+        joined: Callable[[Tensor], Tensor] | None = None,
     ) -> Callable[[], Tensor]:
         """Begin to :meth:`reduce_scatter`; what is returned waits for the parts, and gives their sums."""
         side = self.sides[axis]
@@ -181,7 +196,7 @@ class Moves:
 
         def sums(_: Tensor = sent) -> Tensor:  # alive until it has gone
             wait()
-            return parts.sum(dim=0, dtype=dtype)
+            return parts.sum(dim=0, dtype=dtype) if joined is None else joined(parts.to(dtype))
 
         return _once(sums)
 

@@ -9,7 +9,13 @@ rows, w_f its columns and N(r, k) the rows of all trainers (r, k, .); sources be
     to_rows           w_f sum over f' != f of n(r, k, f')
 
 Backward R and K are exchanged, and so are sources and destinations. With equal ranges that is, summed over the moves,
-``n w [2 (F-1) / (F P) + (R-1) / (R K F) + (K-1) / (K R F)]`` with n rows in all. ``1d`` sends every row to all
+``n w [2 (F-1) / (F P) + (R-1) / (R K F) + (K-1) / (K R F)]`` with n rows in all. Attention of H heads, h = H / F on
+each trainer, also sends numbers of destinations along the columns (:mod:`gsplit.full.grid_attention`):
+
+    gather            (K - 1) N(r, k) h [1 + 2], backward h      scores; highest scores and totals; sums of gradients
+    reduce_scatter    h [2] sum over k' != k of N(r, k'), backward h [1 + 1]
+
+``1d`` sends every row to all
 others, ``1d-sparse`` the rows that are needed, and both return the gradients of what they received. ``shared`` sends
 nothing within a host, and each row once to every other one: sources, and in backward destinations, or, where models
 read rows as they are, the gradients for those of that host. Rows that are gathered go to some, who pass them on
@@ -20,7 +26,7 @@ Legend: P trainers, L layers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -42,6 +48,8 @@ class Widths(NamedTuple):
     """Width of the rows that are summed."""
     backward: int
     """Width of their gradients."""
+    heads: int = 0
+    """Heads of attention, whose scores travel on grids; 0 where rows are summed."""
 
 
 def volumes(
@@ -53,6 +61,7 @@ def volumes(
     needed: Mapping[int, NDArray[np.int64]] | None = None,
     *,
     hosts: int = 1,
+    score_itemsize: int | None = None,
 ) -> dict[str, int]:
     """Bytes and messages that a trainer sends in an epoch, by move and in all, as ``metrics.jsonl`` names them.
 
@@ -67,11 +76,14 @@ def volumes(
         needed: for ``1d-sparse``, and ``shared`` where models read rows as they are, by layer, [P, P] rows that each
             trainer needs of each other.
         hosts: that the trainers are on.
+        score_itemsize: bytes of a number of scores; None: ``itemsize``.
     """
     counts = dict.fromkeys([*names_of_counts(), *TOTALS, *([BETWEEN] if hosts > 1 else [])], 0)
     here = len(sizes) // hosts
 
-    def add(move: str, way: str, words: dict[int, int], gathered: dict[int, int] | None = None) -> None:
+    def add(
+        move: str, way: str, words: dict[int, int], gathered: dict[int, int] | None = None, itemsize: int = itemsize
+    ) -> None:
         """Words of each message, by who gets it; those of rows that are gathered also by whose they are."""
         for name in (*([move] if move else []), "exchange"):
             counts[f"{name}_{way}_bytes"] += sum(words.values()) * itemsize
@@ -93,6 +105,8 @@ def volumes(
             chain = _chain(plan, rank, destinations, sources, (COLUMNS, ROWS), width.backward)
             for move, (words, gathered) in chain.items():
                 add(move, "backward", words, gathered)
+            for way, move, words, gathered in _of_scores(plan, rank, destinations, width.heads):
+                add(move, way, words, gathered, score_itemsize or itemsize)
         elif plan.algorithm == "1d":
             add("", "forward", dict.fromkeys(peers, sources[rank] * width.forward))
             add("", "backward", {peer: sources[peer] * width.backward for peer in peers})
@@ -132,24 +146,52 @@ def _chain(
 
     Beside those of rows that are gathered stand the words of all that gather, by rank.
     """
-    grid = plan.grid
-    of_members = shares(width, grid.size(FEATURES))
-    own = of_members[grid.coordinate(rank, FEATURES)]
-
-    def rows(member: int, sizes: Sequence[int]) -> int:
-        return sum(sizes[peer] for peer in grid.group(member, FEATURES))
-
-    def others(axis: str) -> list[int]:
-        return [peer for peer in grid.group(rank, axis) if peer != rank]
-
-    gathered = {peer: rows(peer, given) * own for peer in grid.group(rank, axes[0])}
-    to_columns = {peer: given[rank] * of_members[grid.coordinate(peer, FEATURES)] for peer in others(FEATURES)}
+    of_members = shares(width, plan.grid.size(FEATURES))
+    own, others = of_members[plan.grid.coordinate(rank, FEATURES)], _others(plan, rank, FEATURES)
     return {
-        "to_columns": (to_columns, None),
-        "gather": (dict.fromkeys(others(axes[0]), gathered[rank]), gathered),
-        "reduce_scatter": ({peer: rows(peer, wanted) * own for peer in others(axes[1])}, None),
-        "to_rows": ({peer: wanted[peer] * own for peer in others(FEATURES)}, None),
+        "to_columns": (
+            {peer: given[rank] * of_members[plan.grid.coordinate(peer, FEATURES)] for peer in others},
+            None,
+        ),
+        "gather": _gathered(plan, rank, given, axes[0], own),
+        "reduce_scatter": (_scattered(plan, rank, wanted, axes[1], own), None),
+        "to_rows": ({peer: wanted[peer] * own for peer in others}, None),
     }
+
+
+def _of_scores(
+    plan: GridPlan, rank: int, destinations: Sequence[int], heads: int
+) -> Iterator[tuple[str, str, dict[int, int], dict[int, int] | None]]:
+    """Way, move and words of each message of attention's scores, as :func:`_chain` has them."""
+    own = heads // plan.grid.size(FEATURES)
+    for way, numbers in (("forward", (1, 2)), ("backward", (1,))):
+        for number in numbers:
+            yield way, "gather", *_gathered(plan, rank, destinations, COLUMNS, number * own)
+    for way, numbers in (("forward", (2,)), ("backward", (1, 1))):
+        for number in numbers:
+            yield way, "reduce_scatter", _scattered(plan, rank, destinations, COLUMNS, number * own), None
+
+
+def _gathered(
+    plan: GridPlan, rank: int, sizes: Sequence[int], axis: str, width: int
+) -> tuple[dict[int, int], dict[int, int]]:
+    """Words of each message by who gets it, and of all that gather, where rows are gathered."""
+    words = {peer: _rows(plan, peer, sizes) * width for peer in plan.grid.group(rank, axis)}
+    return dict.fromkeys(_others(plan, rank, axis), words[rank]), words
+
+
+def _scattered(plan: GridPlan, rank: int, sizes: Sequence[int], axis: str, width: int) -> dict[int, int]:
+    """Words of each message by who gets it, where partial sums are added up."""
+    return {peer: _rows(plan, peer, sizes) * width for peer in _others(plan, rank, axis)}
+
+
+def _rows(plan: GridPlan, rank: int, sizes: Sequence[int]) -> int:
+    """Rows of the trainers along the features."""
+    return sum(sizes[peer] for peer in plan.grid.group(rank, FEATURES))
+
+
+def _others(plan: GridPlan, rank: int, axis: str) -> list[int]:
+    return [peer for peer in plan.grid.group(rank, axis) if peer != rank]
 
 
 def widths_of_sums(

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from typing_extensions import override
 
+from gsplit.full.grid_attention import AttentionArgs, GridAttention, attention_on_grid
 from gsplit.full.operators import NO_FACTORS, Operator
 from gsplit.kernels import computed_in
 from gsplit.nn import BatchComm
@@ -33,8 +34,8 @@ class WholeBlock(Neighbourhood):
     """Number of this trainer's destinations."""
     layer: int
     """The layer, 1 .. L."""
-    operator: Operator
-    """What sums over the in-edges, on all trainers together."""
+    operator: Operator | GridAttention
+    """What sums over the in-edges, or attends to them, on all trainers together."""
     in_degrees: Tensor
     """Number of in-edges of each own destination that sums stand for, int32 [num_destinations]."""
     in_weights: Tensor | None
@@ -72,7 +73,18 @@ class WholeBlock(Neighbourhood):
         dropout: Callable[[Tensor], Tensor],
         loops: bool,
     ) -> Tensor:
-        raise ValueError("attention needs all the rows that its edges come from: use --algorithm 1d or 1d-sparse")
+        operator, comm = self.operator, self.comm
+        if not isinstance(operator, GridAttention) or operator.loops != loops:
+            raise ValueError(f"the block has no edges for attention with loops={loops}")
+        self._check_rows(z)
+        args = AttentionArgs(
+            operator=operator, layer=self.layer, checker=comm.checker, slope=negative_slope, dropout=dropout
+        )
+        wants = any(each.requires_grad for each in (z, att_source, att_destination)) or self.layer > 1
+        token = comm.token if torch.is_grad_enabled() and wants else None
+        out, token = attention_on_grid(z, att_source, att_destination, token, args)
+        comm.token = comm.token if token is None else token
+        return out
 
     @override
     def sampled_weight(self) -> Tensor:
@@ -91,9 +103,10 @@ class WholeBlock(Neighbourhood):
         return self.degrees
 
     def _summed(self, x: Tensor, by: Factors, *, weighted: bool = False) -> Tensor:
-        if x.shape[0] != self.num_own_sources:
-            raise ValueError(f"the block has {self.num_own_sources} own source rows, x has {x.shape[0]}")
+        self._check_rows(x)
         comm = self.comm
+        if isinstance(self.operator, GridAttention):
+            raise ValueError("the block has edges for attention alone")
         weighted = weighted or self.estimates
         args = _WholeSumArgs(operator=self.operator, layer=self.layer, checker=comm.checker, weighted=weighted, by=by)
         # As of exchanged rows: before a later layer gradients come back on all trainers, or some would wait.
@@ -101,6 +114,10 @@ class WholeBlock(Neighbourhood):
             return args.forward(x)
         out, comm.token = _WholeSum.apply(x, comm.token, args)
         return out
+
+    def _check_rows(self, x: Tensor) -> None:
+        if x.shape[0] != self.num_own_sources:
+            raise ValueError(f"the block has {self.num_own_sources} own source rows, x has {x.shape[0]}")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -90,23 +90,42 @@ class Core(Kernels):
     def shares(
         self, edges: Edges, source: Tensor, destination: Tensor, slope: float, *, loops: bool
     ) -> tuple[Tensor, Tensor | None]:
-        powers = source.new_empty((len(edges.indices), source.shape[1]))
         own = torch.empty_like(destination, memory_format=torch.contiguous_format) if loops else None
+        powers = self._powers(edges, source, destination, slope, own=own)
+        if own is not None:
+            own.exp_()
+        _core.attention_shares(edges.indptr, edges.indices, powers, own, threads=torch.get_num_threads())
+        return powers, own
+
+    @override
+    def powers(self, edges: Edges, source: Tensor, destination: Tensor, slope: float) -> tuple[Tensor, Tensor]:
+        highest = torch.empty_like(destination, memory_format=torch.contiguous_format)
+        return self._powers(edges, source, destination, slope, highest=highest), highest
+
+    def _powers(
+        self,
+        edges: Edges,
+        source: Tensor,
+        destination: Tensor,
+        slope: float,
+        *,
+        own: Tensor | None = None,
+        highest: Tensor | None = None,
+    ) -> Tensor:
+        """Powers of the edges; ``own`` gets the scores of the loops, less the highest of each row."""
+        out = source.new_empty((len(edges.indices), source.shape[1]))
         _core.attention_scores(
             edges.indptr,
             edges.indices,
             whole_rows(source),
             whole_rows(destination),
             slope,
-            out=powers,
+            out=out,
             own_out=own,
+            highest_out=highest,
             threads=torch.get_num_threads(),
         )
-        powers.exp_()
-        if own is not None:
-            own.exp_()
-        _core.attention_shares(edges.indptr, edges.indices, powers, own, threads=torch.get_num_threads())
-        return powers, own
+        return out.exp_()
 
     @override
     def shares_backward(
@@ -117,6 +136,7 @@ class Core(Kernels):
         slope: float,
         shares: tuple[Tensor, Tensor | None],
         gradients: tuple[Tensor, Tensor | None],
+        sums: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None, Tensor]:
         share, own_share = shares
         of_edges = whole_rows(gradients[0])
@@ -133,6 +153,7 @@ class Core(Kernels):
             of_edges,
             of_loops,
             of_destinations,
+            None if sums is None else whole_rows(sums),
             threads=torch.get_num_threads(),
         )
         return of_edges, of_loops, of_destinations

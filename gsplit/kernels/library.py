@@ -115,8 +115,8 @@ class Library(Kernels):
         row_E, num_rows = edges.rows().long(), edges.num_rows
         score_EH = F.leaky_relu(source[edges.indices] + destination[row_E], slope)
         own_RH = F.leaky_relu(source[:num_rows] + destination, slope) if loops else None
-        highest_RH = torch.full_like(destination, -torch.inf) if own_RH is None else own_RH.clone()
-        highest_RH.scatter_reduce_(0, row_E.unsqueeze(1).expand_as(score_EH), score_EH, "amax")
+        lowest_RH = torch.full_like(destination, -torch.inf) if own_RH is None else own_RH.clone()
+        highest_RH = _highest(score_EH, row_E, lowest_RH)
         power_EH = (score_EH - highest_RH[row_E]).exp()
         total_RH = self._bags(edges.of_values(), power_EH, None)
         if own_RH is None:
@@ -124,6 +124,13 @@ class Library(Kernels):
         own_power_RH = (own_RH - highest_RH).exp()
         total_RH += own_power_RH
         return power_EH / total_RH[row_E], own_power_RH / total_RH
+
+    @override
+    def powers(self, edges: Edges, source: Tensor, destination: Tensor, slope: float) -> tuple[Tensor, Tensor]:
+        row_E = edges.rows().long()
+        score_EH = F.leaky_relu(source[edges.indices] + destination[row_E], slope)
+        highest_RH = _highest(score_EH, row_E, torch.full_like(destination, -torch.inf))
+        return (score_EH - highest_RH[row_E]).exp(), highest_RH
 
     @override
     def shares_backward(
@@ -134,6 +141,7 @@ class Library(Kernels):
         slope: float,
         shares: tuple[Tensor, Tensor | None],
         gradients: tuple[Tensor, Tensor | None],
+        sums: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None, Tensor]:
         row_E = edges.rows()
         (share_EH, own_share_RH), (grad_EH, own_grad_RH) = shares, gradients
@@ -142,9 +150,11 @@ class Library(Kernels):
             return torch.where(raw > 0, gradient, gradient * slope)
 
         of_values = edges.of_values()
-        sum_RH = self._bags(of_values, share_EH * grad_EH, None)
-        if own_share_RH is not None and own_grad_RH is not None:
-            sum_RH += own_share_RH * own_grad_RH
+        sum_RH = sums
+        if sum_RH is None:
+            sum_RH = self._bags(of_values, share_EH * grad_EH, None)
+            if own_share_RH is not None and own_grad_RH is not None:
+                sum_RH += own_share_RH * own_grad_RH
         raw_EH = source[edges.indices] + destination[row_E]
         out_EH = through(share_EH * (grad_EH - sum_RH[row_E]), raw_EH)
         total_RH = self._bags(of_values, out_EH, None)
@@ -171,6 +181,11 @@ def _plain_bags(edges: Edges, x: Tensor, scale: Tensor | None) -> Tensor:
         return bag(x, None)
     pieces = zip(x.chunk(scale.shape[1], dim=1), scale.to(x.dtype).unbind(1), strict=True)
     return torch.cat([bag(rows, weight.contiguous()) for rows, weight in pieces], dim=1)
+
+
+def _highest(score_EH: Tensor, row_E: Tensor, lowest_RH: Tensor) -> Tensor:
+    """The highest score of each row's edges, but no less than the lowest, in whose place it comes."""
+    return lowest_RH.scatter_reduce_(0, row_E.unsqueeze(1).expand_as(score_EH), score_EH, "amax")
 
 
 def _joined(own: Tensor, received: Tensor | None) -> Tensor:

@@ -146,6 +146,21 @@ class Kernels(Protocol):
             [E, H] and, with loops, [R, H].
         """
 
+    def powers(self, edges: Edges, source: Tensor, destination: Tensor, slope: float) -> tuple[Tensor, Tensor]:
+        """Powers of what :meth:`shares` takes the softmax of, each over that of its row's highest.
+
+        They are what is known of shares where a row has edges elsewhere, too.
+
+        Args:
+            edges: R rows of edges.
+            source: [S, H].
+            destination: [R, H].
+            slope: of the LeakyReLU below 0.
+
+        Returns:
+            ``exp(score - highest)`` [E, H] and the highest score of each row [R, H], -inf of one without edges.
+        """
+
     def shares_backward(
         self,
         edges: Edges,
@@ -154,10 +169,12 @@ class Kernels(Protocol):
         slope: float,
         shares: tuple[Tensor, Tensor | None],
         gradients: tuple[Tensor, Tensor | None],
+        sums: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None, Tensor]:
         """Backward of :meth:`shares`: gradients of each edge's sum [E, H], of the loops' [R, H], of ``destination``.
 
-        ``gradients``, those of the shares, may be overwritten.
+        ``gradients``, those of the shares, may be overwritten. ``sums`` [R, H] are those of shares times gradients
+        over all edges of each row, where some are elsewhere; None: none are.
         """
 
 

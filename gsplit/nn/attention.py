@@ -21,10 +21,11 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from gsplit.kernels import Sums, TwoWayEdges, computed_in, kernels_for
+from gsplit.kernels import Sums, TwoWayEdges, kernels_for
 from gsplit.nn.aggregate import neighbour_sum, summed_back
 from gsplit.nn.exchange import BatchComm, Link, Route, wants_gradient_back
-from gsplit.nn.rowwise.products import Term, is_mixed, multiplied, weight_gradient, without_autocast
+from gsplit.nn.head_scores import by_head, columns_of, gradient_of, kept_of, scores_of, where_kept
+from gsplit.nn.rowwise.products import without_autocast
 
 if TYPE_CHECKING:
     from gsplit.nn.block import Block
@@ -136,22 +137,23 @@ class _Attention(torch.autograd.Function):
         kernels, edges = kernels_for(z), args.edges.edges
         num_rows = edges.num_rows
         arrive = None if args.link is None or args.route is None else args.link.start_send(z, args.route)
-        source = _scores(z, att_source)
-        destination = of_destinations if att_destination is None else _scores(z[:num_rows], att_destination)
+        source = scores_of(z, att_source)
+        destination = of_destinations if att_destination is None else scores_of(z[:num_rows], att_destination)
         assert destination is not None
         received = None if arrive is None else arrive()
         if received is not None:
-            source = torch.cat([source, _scores(received, att_source)])
+            source = torch.cat([source, scores_of(received, att_source)])
         shares, own_shares = args.counted(*kernels.shares(edges, source, destination, args.slope, loops=args.loops))
-        kept, own_kept = _kept(args.dropout, shares), None if own_shares is None else _kept(args.dropout, own_shares)
-        dropped = _times(shares, kept)
+        kept = kept_of(args.dropout, shares)
+        own_kept = None if own_shares is None else kept_of(args.dropout, own_shares)
+        dropped = where_kept(shares, kept)
         out = z.new_empty((num_rows, z.shape[1]))
         start = None
         if own_shares is not None:
-            own_dropped = _times(own_shares, own_kept)
+            own_dropped = where_kept(own_shares, own_kept)
             start = out if z.dtype == source.dtype else torch.empty_like(out, dtype=source.dtype)
             torch.mul(
-                own_dropped.unsqueeze(2), z[:num_rows].unflatten(1, (args.heads, -1)), out=_by_head(start, args.heads)
+                own_dropped.unsqueeze(2), z[:num_rows].unflatten(1, (args.heads, -1)), out=by_head(start, args.heads)
             )
         kernels.sum(Sums(edges, z.detach(), received, out, start=start, weight=dropped))
         ctx.args = args
@@ -169,11 +171,11 @@ class _Attention(torch.autograd.Function):
         kernels, edges, heads = kernels_for(z), args.edges.edges, args.heads
         num_rows, num_own = edges.num_rows, len(z)
         grad = grad.contiguous()
-        grad_shares = _times(kernels.dot(edges, z, received, grad, heads), kept)
+        grad_shares = where_kept(kernels.dot(edges, z, received, grad, heads), kept)
         grad_own_shares = None
         if own_shares is not None:
-            by_head = _by_head(grad, heads).to(source.dtype) * _by_head(z[:num_rows], heads)
-            grad_own_shares = _times(by_head.sum(dim=2), own_kept)
+            products = by_head(grad, heads).to(source.dtype) * by_head(z[:num_rows], heads)
+            grad_own_shares = where_kept(products.sum(dim=2), own_kept)
         grad_scores, grad_own_scores, grad_destination = kernels.shares_backward(
             edges, source, destination, args.slope, (shares, own_shares), (grad_shares, grad_own_shares)
         )
@@ -190,10 +192,12 @@ class _Attention(torch.autograd.Function):
                 start=grad_own_scores,
             )
         )
-        of_source = _of_scores(z, grad_source[:num_own])
+        of_source = gradient_of(att_source, z, grad_source[:num_own])
         if received is not None:
-            of_source += _of_scores(received, grad_source[num_own:])
-        of_destination = None if att_destination is None else _of_scores(z[:num_rows], grad_destination)
+            of_source += gradient_of(att_source, received, grad_source[num_own:])
+        of_destination = None
+        if att_destination is not None:
+            of_destination = gradient_of(att_destination, z[:num_rows], grad_destination)
 
         grad_z = None
         link = None if grad_token is None else args.link
@@ -201,21 +205,22 @@ class _Attention(torch.autograd.Function):
 
             def finish(grad_part: Tensor, first: int) -> None:
                 of_part = grad_source[first : first + len(grad_part)]
-                grad_part.addmm_(of_part, _columns(att_source).t().to(grad_part.dtype))
+                grad_part.addmm_(of_part, columns_of(att_source).t().to(grad_part.dtype))
                 if not first and att_destination is not None:  # the first rows are the destinations'
-                    for_destination = _columns(att_destination).t().to(grad_part.dtype)
+                    for_destination = columns_of(att_destination).t().to(grad_part.dtype)
                     grad_part[:num_rows].addmm_(grad_destination, for_destination)
 
             start = None
             if own_shares is not None:
-                start = (_times(own_shares, own_kept).unsqueeze(2) * _by_head(grad, heads)).flatten(1)
+                start = (where_kept(own_shares, own_kept).unsqueeze(2) * by_head(grad, heads)).flatten(1)
+            weight = where_kept(shares, kept)
             grad_z = summed_back(
-                args.edges, grad, num_own, args.route, link, start=start, weight=_times(shares, kept), finish=finish
+                args.edges, grad, num_own, args.route, link, start=start, weight=weight, finish=finish
             )
         return (
             grad_z if ctx.needs_input_grad[0] else None,
-            _diagonal(of_source, att_source),
-            None if of_destination is None else _diagonal(of_destination, att_destination),
+            of_source,
+            of_destination,
             grad_destination if att_destination is None else None,
             grad_token,
             None,
@@ -255,44 +260,3 @@ def softmax_over_neighbours(
     own_power_NH = (own_score_NH - highest_NH).exp()
     total_NH = total_NH + own_power_NH
     return power_EH / total_NH[destination_E], own_power_NH / total_NH
-
-
-def _columns(att: Tensor) -> Tensor:
-    """[H D, H] matrix whose column h holds ``att[h]`` [D] where head h has its features, and zeros elsewhere."""
-    return torch.block_diag(*att.detach().unsqueeze(2))
-
-
-def _scores(z: Tensor, att: Tensor) -> Tensor:
-    """Dot products of each head's features with those of ``att``, [n, H], in the type that rows are added up in."""
-    columns = _columns(att).to(computed_in(z.dtype))
-    if is_mixed(z.dtype, columns):
-        return multiplied([Term(z, columns, turned=True)], None, z.dtype, columns.dtype)
-    return z @ columns
-
-
-def _of_scores(z: Tensor, grad: Tensor) -> Tensor:
-    """Gradients of the columns of :func:`_scores`, [H D, H]."""
-    return weight_gradient(grad, z, z.dtype).t()
-
-
-def _diagonal(product: Tensor, att: Tensor) -> Tensor:
-    """[H, D] of head h's features with head h's scores, out of all pairs [H D, H]."""
-    return product.unflatten(0, att.shape).diagonal(dim1=0, dim2=2).t().contiguous()
-
-
-def _kept(dropout: Callable[[Tensor], Tensor], shares: Tensor) -> Tensor | None:
-    """Return what dropout multiplies the shares by; None where it changes nothing, not in place either.
-
-    Whether it wrote to what it gave back is asked of the tensor, not of its values, which a GPU would have to send.
-    """
-    ones = torch.ones_like(shares)
-    kept = dropout(ones)
-    return None if kept is ones and ones._version == 0 else kept
-
-
-def _times(values: Tensor, kept: Tensor | None) -> Tensor:
-    return values if kept is None else values * kept
-
-
-def _by_head(x: Tensor, heads: int) -> Tensor:
-    return x.unflatten(1, (heads, -1))

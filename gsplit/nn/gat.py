@@ -124,3 +124,5 @@ class GAT(LayeredModel):
             )
 
         super().__init__(in_features, hidden, out_features, conv, num_layers=num_layers, **between)
+        self.loops = loops
+        """Whether every vertex attends to itself."""

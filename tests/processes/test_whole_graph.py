@@ -9,17 +9,28 @@ import pytest
 import torch
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import maximum_bipartite_matching
-from support.gradients import assert_near_step
+from support.gradients import assert_near_step, assert_same_step
 from support.graphs import lay_out, random_graph
 from support.models import make_model, names
 from support.steps import ALONE, Step
 from support.threads import in_threads
-from support.whole import LAYERS, DenseBlock, WholeStep, assert_same, buffers, needed_rows, plans_of, uneven
+from support.whole import (
+    LAYERS,
+    DenseBlock,
+    WholeStep,
+    assert_same,
+    buffers,
+    dense_gradients,
+    needed_rows,
+    plans_of,
+    uneven,
+)
 
 from gsplit.engine.objective import mini_batch_loss, objective_of
 from gsplit.engine.whole.plan_table import moved_widths
 from gsplit.full import GridPlan, levels_of
 from gsplit.full.covers import covered_rows
+from gsplit.full.plans import grids_of
 from gsplit.full.volumes import volumes
 from gsplit.train.progress import mini_batch_counts
 
@@ -122,6 +133,37 @@ def test_what_is_sent_is_what_the_formula_says(folder, name):
                 assert {key: counts[key] for key in wanted} == wanted, (plan, rank)
     assert plans[0].algorithm == "shared"
     assert any(wanted.values())
+
+
+ATTENDING = ("gat", "gat-no-loops", "gat-all")
+
+
+@pytest.mark.cases(3)
+@pytest.mark.parametrize("trainers", [2, 4, 8])
+@pytest.mark.parametrize("name", ATTENDING)
+def test_attention_on_every_small_grid_is_that_of_one_process(folder, name, trainers):
+    """And sends what the formula says, as integers; with four trainers one has no vertex."""
+    layout = uneven(folder, weighted=False)
+    if trainers != 4:
+        layout = lay_out(random_graph(90, 6, seed=4), folder, parts=trainers, method="random")
+    plans = [GridPlan(algorithm="3d", sizes=sizes) for sizes in grids_of(trainers) if max(sizes) <= 2]
+    levels = levels_of(layout.graph, layout.offsets, LAYERS, whole=name == "gat-all")
+    wanted = dense_gradients(layout.graph, LAYERS, name)
+    for rank, of_rank in enumerate(in_threads(trainers, attended, layout, buffers(), plans, name)):
+        for plan, (step, counts, widths) in zip(plans, of_rank, strict=True):
+            assert_same_step([step], *wanted)
+            of_formula = volumes(plan, levels.sizes, widths, 8, rank)
+            assert {key: counts[key] for key in of_formula} == of_formula, (plan, rank)
+
+
+def attended(member, layout, shared, plans, name):
+    """Loss and gradients, what was sent, and the widths of what moved, for each plan."""
+    results = []
+    for plan in plans:
+        step = WholeStep(member, layout, shared, plan, LAYERS, name)
+        loss, gradients, batch = step.gradients()
+        results.append(((loss, gradients), mini_batch_counts(batch, 0), moved_widths(step.model, 0)))
+    return results
 
 
 SPARSE = [GridPlan(algorithm="1d-sparse", sizes=(4, 1, 1))]

@@ -162,7 +162,7 @@ def test_a_store_will_do(here, layouts, tmp_path):
     [
         ({}, "store, --gpus"),
         ({"gpus": 2, "algorithm": "1d-sparse"}, "store, gsplit partition"),
-        ({"gpus": 2, "algorithm": "columns", "model": "gat"}, "columns, gat"),
+        ({"gpus": 2, "algorithm": "columns", "model": "gat"}, "--grid 1,1,2, --out-heads 1, multiple of 2"),
         ({"gpus": 2, "dry_run": True}, "store, gsplit partition"),
     ],
 )

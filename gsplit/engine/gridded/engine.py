@@ -22,7 +22,7 @@ from gsplit.engine.run import Run
 from gsplit.engine.sampled.engine import Sampled
 from gsplit.engine.sampled.rules import check_rule
 from gsplit.engine.strategy import check_strategy
-from gsplit.engine.whole.whole_graph import SUMMED_BY_GRIDS
+from gsplit.engine.whole.whole_graph import ON_GRIDS, check_heads
 from gsplit.errors import InputError
 from gsplit.full import GridPlan
 from gsplit.parallel import DATA, Grid
@@ -63,11 +63,12 @@ class SubgraphGrids:
     def grid(self, run: Run) -> Grid:
         """Groups x the rows, columns and features of each of them."""
         model, plan = run.signature["model"], plan_of_groups(run)
-        if model not in SUMMED_BY_GRIDS:
+        if model not in ON_GRIDS:
             raise InputError(
                 f"--grid {','.join(map(str, plan.sizes))} sums in parts, which the model {model} is not made of; "
-                f"use --model {' or '.join(SUMMED_BY_GRIDS)}, or drop --grid"
+                f"use --model {', '.join(ON_GRIDS)}, or drop --grid"
             )
+        check_heads(run, plan)
         inside = plan.grid
         return Grid((DATA, *inside.axes), (run.strategy.micro_batches, *inside.sizes))
 

@@ -27,10 +27,11 @@ from gsplit.engine.components import Components
 from gsplit.engine.minibatch import MiniBatch
 from gsplit.engine.own_ranges import bounds_of
 from gsplit.engine.sampled.maker import share_of_whole
-from gsplit.engine.whole.whole_batch import on_device
+from gsplit.engine.whole.whole_batch import grid_operator
 from gsplit.full import COLUMNS, FEATURES, ROWS, GridPlan
+from gsplit.full.grid_attention import GridAttention
 from gsplit.full.moves import Moves, fresh_counters
-from gsplit.full.operators import GridOperator, Sizes
+from gsplit.full.operators import GridOperator
 from gsplit.full.shards import Shard, slots
 from gsplit.full.whole_block import WholeBlock
 from gsplit.kernels import Edges
@@ -46,8 +47,8 @@ from gsplit.supply.ring import Handle
 class SubgraphMiniBatch(MiniBatch):
     """This trainer's share of a subgraph on a grid."""
 
-    operators: Sequence[GridOperator]
-    """What sums in its layers; layers between the same rows have one."""
+    operators: Sequence[GridOperator | GridAttention]
+    """What sums or attends in its layers; layers between the same rows have one."""
 
     @override
     def tensors(self) -> Iterator[Tensor]:
@@ -132,7 +133,9 @@ class SubgraphBatches:
         scales = self._rule.scales(self._components.layout, targets)
         return None if scales is None else self._components.edges.tensor(scales)
 
-    def _blocks(self, held: Held, comm: BatchComm, moves: Moves) -> tuple[dict[int, WholeBlock], list[GridOperator]]:
+    def _blocks(
+        self, held: Held, comm: BatchComm, moves: Moves
+    ) -> tuple[dict[int, WholeBlock], list[GridOperator | GridAttention]]:
         """The blocks of all layers, the last of which computes the targets alone, and their operators."""
         components, layers = self._components, self._components.run.config.layers
         row = self._grid.group(self._rank, COLUMNS, FEATURES)
@@ -152,16 +155,12 @@ class SubgraphBatches:
             last = layer == layers
             kept = held.of_targets(row) if last else None
             shard, own = into.shard(column_S, kept), held.own_in(row, self._rank, last=last)
-            operator = GridOperator(
-                on_device(shard, components.member.device, components.run.dtype),
-                moves,
-                Sizes.of(of_level[layer - 1], self._grid, self._rank, ROWS),
-                Sizes.of(of_level[layer], self._grid, self._rank, COLUMNS),
-            )
+            given, wanted = of_level[layer - 1], of_level[layer]
+            operator = grid_operator(components, shard, moves, self._grid, self._rank, given, wanted)
             operators.append(operator)
             blocks[layer] = WholeBlock(
                 num_own_sources=int(held.sizes[self._rank, 0]),
-                num_destinations=int(of_level[layer][self._rank]),
+                num_destinations=int(wanted[self._rank]),
                 layer=layer,
                 sums_all=into.estimates,
                 operator=operator,

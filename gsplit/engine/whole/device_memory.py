@@ -24,6 +24,7 @@ from dataclasses import dataclass
 
 from gsplit.engine.whole.private_memory import (
     Work,
+    attended,
     block_of,
     edge_bytes,
     edges_of_layer,
@@ -87,7 +88,7 @@ def plan_step_bytes(plan: GridPlan, work: Work, rank: int) -> int:
     for number in range(1, work.layers + 1):
         layer = Layer.of(plan, work, rank, number)
         most = max(most, kept + layer.sums(), kept + layer.gradients())
-        if exchanges(plan, work) and not layer.is_free:
+        if (exchanges(plan, work) or work.heads) and not layer.is_free:
             not_turned += edges_of_layer(plan, work, rank, number)[2]
             most = max(most, kept + layer.turns() - not_turned)
         kept += layer.keeps()
@@ -164,9 +165,8 @@ class Layer:
         work, narrows = self.work, self.summed < self.wide
         words = 0 if self.is_free else self.after * self.wide
         if work.heads:
-            rows, edges = self.before + self.received, int(work.by_owner[self.number - 1, self.rank].sum())
-            words = rows * self.summed + (rows + 3 * self.after) * work.heads
-            words += edges * work.heads * (1 + work.drops_shares)
+            rows, of_edges = attended(self.plan, work, self.rank, self.number)
+            words = rows + 2 * self.after * work.heads + of_edges * (1 + work.drops_shares)
         elif narrows and not self.is_free:
             words = 0
         if work.keeps_rows or narrows:
@@ -196,7 +196,8 @@ class Layer:
         words = self.fresh + self.before * self.summed * work.scales
         if work.heads or self.summed < self.wide:
             words += self.before * self.summed  # projected
-        if work.keeps_rows and (self.summed < self.wide or not exchanges(self.plan, work)):
+        exchanging = exchanges(self.plan, work)
+        if work.keeps_rows and (self.summed < self.wide if exchanging else not work.heads):
             words += self.after * self.out  # of the own rows
         return (words + self._forward()) * work.itemsize + self._of_edges()
 
@@ -207,7 +208,8 @@ class Layer:
             return 2 * after * self.out * work.itemsize
         rows, skipping = before + self.received, before * self.wide * work.skips
         if work.heads:
-            words = self.keeps() // work.itemsize + 2 * after * summed + 3 * rows * summed
+            of_sums = after * summed + 3 * rows * summed if exchanges(self.plan, work) else self._chain(forward=False)
+            words = self.keeps() // work.itemsize + after * summed + of_sums
             return (
                 skipping + max(words, self.fresh + rows * summed + 2 * before * self.wide)
             ) * work.itemsize + self._of_edges()
@@ -234,7 +236,8 @@ class Layer:
         """Bytes of numbers of edges: of factors, or of attention's scores."""
         work, edges = self.work, block_of(self.plan, self.work, self.rank, self.number)[0]
         if work.heads:
-            return edges * (SCORES * work.heads * work.itemsize + IDS_BYTES)
+            of_edges = attended(self.plan, work, self.rank, self.number)[1]
+            return of_edges * SCORES * work.itemsize + edges * IDS_BYTES
         return edges * (BAG_BYTES + work.itemsize * self._scales_edges)
 
     @property
@@ -273,7 +276,8 @@ class Layer:
         first = columns if split > 1 else 0
         there = first + (sources * share if gathers > 1 else 0)
         products = summed * share
-        most = max(own + first if split > 1 else 0, there + (2 + self.work.weights) * products)
+        scaled = self.work.weights or bool(self.work.heads)
+        most = max(own + first if split > 1 else 0, there + (2 + scaled) * products)
         if scatters > 1:
             most = max(most, there + products + (scatters + 1) * sums)
         if split > 1:

@@ -59,6 +59,7 @@ def numbers_of(run: Run, layout: Layout, model: nn.Module) -> Work:
         trained=trained,
         between=2 * (signature.get("norm", "none") != "none") + bool(signature.get("residual")),
         heads=max(signature.get("heads", 1), signature.get("out_heads", 1)) if type(model) is GAT else 0,
+        loops=type(model) is GAT and model.loops,
         projected=tuple(int(conv.lin.out_features) for conv in model.convs) if type(model) is GAT else (),  # type: ignore[union-attr, arg-type]
         keeps_rows=type(model) is not GCN,
         drops=_share_of(model, "dropout") > 0 or bool(signature.get("residual_after")),

@@ -243,8 +243,16 @@ def _plans(run: Run, layout: Layout, model: nn.Module) -> Iterator[GridPlan]:
     asked = tuple(run.config.grid or ())
     of_rows = run.config.algorithm not in (*OF_ALL_SOURCES, "rotate") and asked[1:] == (1, 1)
     for sizes in grids_of(run.trainers):
-        if type(model) in (SAGE, GCN) and (sizes[1:] != (1, 1) or of_rows):
+        if type(model) in (SAGE, GCN, GAT) and (sizes[1:] != (1, 1) or of_rows) and undivided(run, sizes[2]) is None:
             yield GridPlan(algorithm="3d", sizes=sizes)
+
+
+def undivided(run: Run, trainers: int) -> str | None:
+    """Return the first flag of attention's heads whose number these do not divide; None where there is none."""
+    if run.signature["model"] != "gat":
+        return None
+    flags = ("heads", "out_heads") if run.config.layers > 1 else ("out_heads",)
+    return next((flag for flag in flags if run.signature[flag] % trainers), None)
 
 
 def _line(price: Priced) -> list[str]:
@@ -269,8 +277,8 @@ def moved_widths(model: nn.Module, epoch: int, *, trained: bool = False) -> list
         InputError: for a model whose rows have widths that nobody knows before it runs.
     """
     if type(model) is GAT:
-        projected = [int(conv.lin.out_features) for conv in model.convs]  # type: ignore[union-attr, arg-type]
-        return [Widths(width, width) for width in projected]
+        projected = [(int(conv.lin.out_features), int(conv.heads)) for conv in model.convs]  # type: ignore[union-attr, arg-type]
+        return [Widths(width, width, heads) for width, heads in projected]
     if not isinstance(model, SAGE | GCN):
         raise InputError("--dry-run knows the widths of sage, gcn and gat, not those of this model")
     projection = model.projection

@@ -39,6 +39,8 @@ MOST_PROCESS_BYTES = 256 << 20
 LIBRARY_BYTES = 24 << 20
 """Threads and buffers of PyTorch's that come with the first step, and pieces of what is read."""
 COPIES_OF_PARAMETERS = 6
+ATTENTION = 3
+"""Numbers of each edge and head that attention has at once, beside those that it keeps."""
 ORDER_BYTES = 4
 """Bytes of an edge of A' for its place in A, where a layer weighs edges by itself."""
 
@@ -81,6 +83,8 @@ class Work:
     """Tensors beside its output that a hidden layer keeps for backward: of norms and skips."""
     heads: int
     """Heads of attention; 0 where there is none."""
+    loops: bool
+    """Whether attention has edges from vertices to themselves that the graph has not."""
     projected: tuple[int, ...]
     """[L] widths of the rows that attention sums; none where there is none."""
     keeps_rows: bool
@@ -131,6 +135,8 @@ class Work:
 
     def summed(self, layer: int) -> int:
         """Width of the rows that a layer sums."""
+        if self.projected:
+            return self.projected[layer - 1]
         wide, narrow = self.widths[layer - 1], min(self.widths[layer - 1 : layer + 1])
         return self.widths[layer] if self.attends else wide if layer == 1 and self.kept else narrow
 
@@ -216,6 +222,8 @@ def block_of(plan: GridPlan, work: Work, rank: int, layer: int) -> tuple[int, in
         return all_edges, all_edges, int(sizes[rank, layer]), int(sizes[rank, layer - 1]) + received
     row, column = (_peers(plan, rank, axis) for axis in (ROWS, COLUMNS))
     block = int(edges[row][:, column].sum())
+    if work.loops:  # those of the destinations that it also has as sources
+        block += int(sizes[list(plan.grid.group(rank, FEATURES)), layer].sum())
     return block, block, int(sizes[row, layer].sum()), int(sizes[column, layer - 1].sum())
 
 
@@ -269,18 +277,29 @@ def step_bytes(plan: GridPlan, work: Work, rank: int) -> int:
     for layer in range(1, work.layers + 1):
         before, after = (int(work.sizes[rank, level]) * work.widths[level] for level in (layer - 1, layer))
         kept += after * (1 + work.between * (layer < work.layers)) * item
-        free, moves = layer == 1 and work.kept, work.moved_itemsize(layer)
+        at_work, free, moves = 0, layer == 1 and work.kept, work.moved_itemsize(layer)
         if work.heads:
-            received, _ = exchanged(plan, work, rank, layer) if exchanges(plan, work) else (0, 0)
-            kept += (int(work.sizes[rank, layer - 1]) + received) * work.widths[layer] * item
-            kept += 4 * int(work.by_owner[layer - 1, rank].sum()) * work.heads * item
+            rows, of_edges = attended(plan, work, rank, layer)
+            kept += (rows + (1 + work.drops_shares) * of_edges) * item
+            at_work = ATTENTION * of_edges * item
         elif not free and work.summed(layer) == work.widths[layer - 1]:
             kept += before * moves  # scaled rows or sums, projected afterwards
         if moves > item:  # the same of features and sums of them
             kept += int(work.sizes[rank, 1]) * work.widths[0] * (1 + work.keeps_rows) * item
         moved = 0 if free else _moved_words(plan, work, rank, layer, work.summed(layer)) * moves
-        most = max(most, moved + 3 * after * item + (0 if free else 2 * before * moves))
+        most = max(most, moved + at_work + 3 * after * item + (0 if free else 2 * before * moves))
     return kept + most
+
+
+def attended(plan: GridPlan, work: Work, rank: int, layer: int) -> tuple[int, int]:
+    """Numbers of the rows that attention keeps, with their scores, and of one number for each edge and head."""
+    edges, _, rows, sources = block_of(plan, work, rank, layer)
+    if exchanges(plan, work):
+        sources = int(work.sizes[rank, layer - 1]) + exchanged(plan, work, rank, layer)[0]
+        return sources * work.summed(layer) + (rows + sources) * work.heads, edges * work.heads
+    split = plan.grid.size(FEATURES)
+    heads = work.heads // split
+    return sources * (work.summed(layer) // split) + (rows + sources) * heads, edges * heads
 
 
 def evaluation_bytes(work: Work, rank: int) -> int:

@@ -23,17 +23,19 @@ from gsplit.full.common_link import CommonLink
 from gsplit.full.common_rows import CommonRows
 from gsplit.full.covers import Covered, edges_of_sums
 from gsplit.full.first_sum import FirstBlock, FirstSums
+from gsplit.full.grid_attention import GridAttention, places_of_own
 from gsplit.full.moves import Moves, fresh_counters
 from gsplit.full.operators import CommonOperator, GridOperator, Operator, Sizes
 from gsplit.full.reading import Places, places_in_list
 from gsplit.full.reading.turning import turned_edges
 from gsplit.full.routes import all_other_rows, remote_sources, route_to
-from gsplit.full.shards import Shard, read_shard
+from gsplit.full.shards import Shard, read_shard, with_loops
 from gsplit.full.whole_block import WholeBlock
 from gsplit.nn import GAT, GCN, SAGE, BatchComm, Block
 from gsplit.nn.exchange import Link
 from gsplit.nn.neighbourhood import Neighbourhood
 from gsplit.nn.norm import BatchNorm
+from gsplit.parallel import Grid
 from gsplit.parallel.member import mailboxes_of
 from gsplit.runs.log import level_name
 from gsplit.supply.ring import Handle
@@ -67,7 +69,7 @@ class WholeBatches:
         self._degrees = own.degrees(0) if components.edges.degrees else None
         self.edges: dict[int, int] = {}
         """Number of edges that are summed over in each layer."""
-        self._operators: dict[tuple[tuple[int, ...], ...], Operator] = {}
+        self._operators: dict[tuple[tuple[int, ...], ...], Operator | GridAttention] = {}
         self._blocks = {layer: self._block(layer) for layer in range(1, config.layers + 1)}
         self._operators.clear()
         if member.rank == 0 and self._kept is None:
@@ -213,7 +215,7 @@ class WholeBatches:
         )
         return lambda comm: replace(block, comm=comm)
 
-    def _operator(self, layer: int) -> Operator:
+    def _operator(self, layer: int) -> Operator | GridAttention:
         """Return what sums in a layer; layers between the same rows have one."""
         sizes = self._own.levels.sizes
         name = (tuple(sizes[:, layer - 1]), tuple(sizes[:, layer]), (int(self._returns(layer)),))
@@ -236,15 +238,17 @@ class WholeBatches:
             turned = on_device(Shard(*turned_edges(*shard, member, sources, first)), member.device, dtype)
         return CommonOperator(on_device(shard, member.device, dtype), turned, self._common, sources, destinations)
 
-    def _grid_operator(self, layer: int, moves: Moves) -> Operator:
-        levels, grid, rank = self._own.levels, self._grid, self._components.member.rank
-        row, column = grid.group(rank, COLUMNS, FEATURES), list(grid.group(rank, ROWS, FEATURES))
-        shard = self._read(layer, range(row[0], row[-1] + 1), self._own.places(layer - 1, column))
-        return GridOperator(
-            on_device(shard, self._components.member.device, self._components.run.dtype),
+    def _grid_operator(self, layer: int, moves: Moves) -> GridOperator | GridAttention:
+        sizes, rank = self._own.levels.sizes, self._components.member.rank
+        row, column = self._grid.group(rank, COLUMNS, FEATURES), list(self._grid.group(rank, ROWS, FEATURES))
+        return grid_operator(
+            self._components,
+            self._read(layer, range(row[0], row[-1] + 1), self._own.places(layer - 1, column)),
             moves,
-            Sizes.of(levels.sizes[:, layer - 1], grid, rank, ROWS),
-            Sizes.of(levels.sizes[:, layer], grid, rank, COLUMNS),
+            self._grid,
+            rank,
+            sizes[:, layer - 1],
+            sizes[:, layer],
             returns=self._returns(layer),
         )
 
@@ -270,6 +274,39 @@ def sums_features(model: nn.Module) -> bool:
     """Return whether the first layer of a model sums the features as they are: the same sum in every epoch."""
     ours = isinstance(model, SAGE | GCN) and type(model) in (SAGE, GCN)  # what is derived may do anything
     return ours and model.projection is None and model.input_dropout.p == 0
+
+
+def grid_operator(
+    components: Components,
+    shard: Shard,
+    moves: Moves,
+    grid: Grid,
+    rank: int,
+    given: NDArray[np.int64],
+    wanted: NDArray[np.int64],
+    *,
+    returns: bool = True,
+) -> GridOperator | GridAttention:
+    """What sums in a layer on one trainer of a grid, or attends.
+
+    Args:
+        components: of the trainer.
+        shard: the edges from its column to its row, on the host.
+        moves: of the trainer.
+        grid: the rows, columns and features.
+        rank: the trainer's place on it.
+        given, wanted: [P] rows of all trainers, sources and destinations.
+        returns: whether gradients come back.
+    """
+    device, dtype, model = components.member.device, components.run.dtype, components.model
+    around = Sizes.of(given, grid, rank, ROWS), Sizes.of(wanted, grid, rank, COLUMNS)
+    if not isinstance(model, GAT):
+        return GridOperator(on_device(shard, device, dtype), moves, *around, returns=returns)
+    number = len(shard.edges.indices)
+    if model.loops:
+        row, column = grid.group(rank, COLUMNS, FEATURES), grid.group(rank, ROWS, FEATURES)
+        shard = with_loops(shard, places_of_own(row, column, wanted, given))
+    return GridAttention(on_device(shard, device, dtype), moves, *around, loops=model.loops, num_edges=number)
 
 
 def on_device(shard: Shard, device: torch.device, dtype: torch.dtype) -> Shard:

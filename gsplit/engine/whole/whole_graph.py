@@ -18,6 +18,7 @@ from gsplit.engine.components import Components
 from gsplit.engine.minibatch import MiniBatch
 from gsplit.engine.run import Run
 from gsplit.engine.whole.fitting import check_plan_fits
+from gsplit.engine.whole.plan_table import undivided
 from gsplit.engine.whole.rotated_batch import RotatedBatches
 from gsplit.engine.whole.rotated_prices import why_not_rotated
 from gsplit.engine.whole.whole_batch import WholeBatches
@@ -35,8 +36,8 @@ logger = logging.getLogger(__name__)
 
 MOST_VERTICES = (1 << 31) - 1
 """Number of vertices at most: rows are int32."""
-SUMMED_BY_GRIDS = ("sage", "gcn")
-"""Built-in models whose layers are sums, which every plan can take."""
+ON_GRIDS = ("sage", "gcn", "gat")
+"""Built-in models, whose layers are sums or attention, which every plan can take."""
 
 
 class WholeGraph:
@@ -81,11 +82,13 @@ class WholeGraph:
         model = run.signature["model"]
         if plan.algorithm == "rotate" and (why := why_not_rotated(run.signature)) is not None:
             raise InputError(f"--algorithm rotate {why}")
-        if model not in SUMMED_BY_GRIDS and not plan.of_all_sources and run.trainers > 1:
+        if model not in ON_GRIDS and not plan.of_all_sources and run.trainers > 1:
             raise InputError(
                 f"--algorithm {plan.algorithm} sums in parts, which the model {model} is not made of; use "
                 f"{', '.join(OF_ALL_SOURCES)}, which bring it all rows"
             )
+        if not plan.of_all_sources:
+            check_heads(run, plan)
         return plan.grid
 
     def num_batches(self, run: Run, layout: Layout) -> int:
@@ -130,6 +133,21 @@ def _handed_out(batches: WholeBatches | RotatedBatches, order: Order, end: Train
         if end is not None:
             end.released.send(handle.slot)  # there is no slot, but the launcher learns that training goes on
         yield batches.make(handle)
+
+
+def check_heads(run: Run, plan: GridPlan) -> None:
+    """Refuse attention whose heads cannot be dealt out along the features of a grid.
+
+    Raises:
+        InputError: for the first number of heads that cannot.
+    """
+    size = plan.sizes[2]
+    if (flag := undivided(run, size)) is not None:
+        number = run.signature[flag]
+        raise InputError(
+            f"--grid {','.join(map(str, plan.sizes))} deals heads out to {size} trainers, which do not divide "
+            f"--{flag.replace('_', '-')} {number}; make it a multiple of {size}, or use another grid"
+        )
 
 
 def plan_of_run(run: Run) -> GridPlan:

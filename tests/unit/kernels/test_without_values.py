@@ -8,7 +8,7 @@ from torch._subclasses.fake_tensor import DynamicOutputShapeException, FakeTenso
 
 from gsplit.kernels import Edges, Sums, library_alone
 from gsplit.kernels.library import Library
-from gsplit.nn.attention import _kept
+from gsplit.nn.head_scores import kept_of
 
 R, S, E, H = 7, 12, 20, 2
 
@@ -56,4 +56,4 @@ def test_attention_is_shared_out():
     [(torch.nn.Identity(), False), (torch.nn.Dropout(0.5), True), (torch.nn.Dropout(0.5, inplace=True), True)],
 )
 def test_dropout_that_changes_nothing_is_known(dropout, changes):
-    assert (_kept(dropout, torch.empty(E, H)) is not None) == changes
+    assert (kept_of(dropout, torch.empty(E, H)) is not None) == changes
