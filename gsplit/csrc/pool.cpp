@@ -127,7 +127,7 @@ class MappedPool final : public Pool<Index> {
  private:
   int64_t degree(int64_t vertex) const { return graph_.indptr[vertex + 1] - graph_.indptr[vertex]; }
 
-  void fetch(int64_t vertex) const {
+  [[gnu::always_inline]] void fetch(int64_t vertex) const {
     const auto* bytes = reinterpret_cast<const char*>(graph_.indices.data() + graph_.indptr[vertex]);
     const auto length = static_cast<int64_t>(degree(vertex) * sizeof(Index));
     for (int64_t b = 0; b < std::min(length, FETCH_BYTES); b += LINE_BYTES) __builtin_prefetch(bytes + b);
