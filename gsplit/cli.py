@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 
 from gsplit import starting
 from gsplit.config.flags import HELP, Answers, call, flags_of, help_text, read
-from gsplit.errors import InputError, refused_by_host
+from gsplit.errors import InputError, ProcessDied, refused_by_host
 from gsplit.host import end_tidily, ending_tidily, is_ending, raise_again
-from gsplit.starting import BAD_INPUT, INTERRUPTED, TERMINATED
+from gsplit.starting import BAD_INPUT, FAILED, INTERRUPTED, TERMINATED
 from gsplit.terminal import flush, reader_gone, say, say_error
 
 T = TypeVar("T")
@@ -34,7 +34,10 @@ def log_to_stderr() -> None:
 
 
 def main(command: Callable[[list[str]], None]) -> None:
-    """Run ``command(arguments)`` and exit: 0, 2 with one line for bad input, 130 after Ctrl-C, 143 after SIGTERM."""
+    """Run ``command(arguments)`` and exit: 0, 1 after a fault of ours or a death, 2 with one line for bad input.
+
+    After Ctrl-C 130, after SIGTERM 143.
+    """
     log_to_stderr()
     if sys.unraisablehook is sys.__unraisablehook__:
         sys.unraisablehook = raise_again
@@ -60,6 +63,10 @@ def main(command: Callable[[list[str]], None]) -> None:
             sys.exit(TERMINATED)
         if isinstance(error, InputError):
             sys.exit(BAD_INPUT if error.said else _say_error(str(error)))
+        if isinstance(error, ProcessDied):
+            if not error.said:
+                say_error(error.told())
+            sys.exit(FAILED)
         if isinstance(error, BrokenPipeError) and reader_gone():  # as `head` goes, of a command that prints itself
             sys.stdout = None
             sys.exit(0)

@@ -1,4 +1,4 @@
-"""The one exception that stands for a mistake of the user, how it is printed, and what the host did not give."""
+"""Mistakes of the user, deaths of our processes, how both are printed, and what the host did not give."""
 
 from __future__ import annotations
 
@@ -33,6 +33,23 @@ class InputError(ValueError):
     def _render_traceback_(self) -> list[str]:
         """Return what IPython shows in a notebook in place of a traceback."""
         return [f"error: {' '.join(str(self).split())}"]
+
+
+class ProcessDied(RuntimeError):
+    """A process of ours failed or was killed; the message holds its traceback, or the signal that ended it.
+
+    Commands and scripts print the message without a traceback of their own, which would say where they waited.
+    """
+
+    said: bool = False
+    """Whether another process of this host prints it."""
+    trace: str = ""
+    """The traceback of what failed, where the message does not hold it."""
+
+    def told(self, place: str = "") -> str:
+        """The lines to print; ``place`` is where a script called GSplit."""
+        line, *its_own = str(self).splitlines()
+        return "\n".join([*self.trace.splitlines(), f"error: {line}{place}", *its_own])
 
 
 FEWER = "use fewer --gpus, --samplers, --slots or --threads"
@@ -107,7 +124,8 @@ def _is_in(folder: str, frame: FrameType) -> bool:
 def one_line_errors() -> None:
     """Print an InputError that nobody catches, and Ctrl-C in a call of ours, as one line.
 
-    One line is also what the host refuses there (:func:`refused_by_host`); all else is left to Python.
+    One line is also what the host refuses there (:func:`refused_by_host`), and that a process of ours was killed; of
+    one that failed its own traceback follows. All else is left to Python.
 
     A program with an ``sys.excepthook`` of its own keeps it. The exit code stays Python's: 1, after Ctrl-C 130.
     """
@@ -121,6 +139,8 @@ def _say(kind: type[BaseException], error: BaseException, traceback: TracebackTy
     place, ours = _place(traceback)
     if isinstance(error, InputError):
         print(one_line(error), file=sys.stderr)
+    elif isinstance(error, ProcessDied):
+        print(error.told(place), file=sys.stderr)
     elif ours and (line := refused_by_host(error)) is not None:
         print(f"error: {line}{place}", file=sys.stderr)
     elif ours and isinstance(error, KeyboardInterrupt):

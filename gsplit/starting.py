@@ -23,8 +23,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
 
-BAD_INPUT, INTERRUPTED, TERMINATED = 2, 130, 143
-"""Exit codes after a mistake of the user, after Ctrl-C and after SIGTERM."""
+FAILED, BAD_INPUT, INTERRUPTED, TERMINATED = 1, 2, 130, 143
+"""Exit codes after a fault of ours or a death, after a mistake of the user, after Ctrl-C and after SIGTERM."""
 LEAVING = {signal.SIGINT: (b"interrupted\n", INTERRUPTED), signal.SIGTERM: (b"terminated\n", TERMINATED)}
 """Line and exit code of a command that is ended as it starts, by the signal."""
 _watched: set[signal.Signals] = set()

@@ -36,7 +36,7 @@ from gsplit.engine.sampled.engine import Sampled
 from gsplit.engine.shares import shares
 from gsplit.engine.strategy import check_strategy
 from gsplit.engine.whole import WholeGraph
-from gsplit.errors import InputError
+from gsplit.errors import InputError, ProcessDied
 from gsplit.files import real_path
 from gsplit.hosts import Place, handing
 from gsplit.hosts.error_file import write_error_file
@@ -44,7 +44,6 @@ from gsplit.parallel.join import joined_at
 from gsplit.parallel.meeting import End, Meeting
 from gsplit.parallel.pulse import Pulse, leave_at_once
 from gsplit.parallel.vote import StopVote
-from gsplit.processes import ProcessDied
 from gsplit.processes.interrupts import asked
 from gsplit.starting import BAD_INPUT, INTERRUPTED, TERMINATED
 from gsplit.supply.pipes import TrainerEnd

@@ -52,7 +52,7 @@ def launch(run: Run, trainer: Callable[..., dict[str, Any] | None], position: Po
 
     Raises:
         InputError: where memory or files do not suffice.
-        gsplit.processes.ProcessDied: where a trainer fails; no process is left then.
+        gsplit.errors.ProcessDied: where a trainer fails; no process is left then.
         KeyboardInterrupt, SystemExit: after Ctrl-C or SIGTERM; what was trained is in a checkpoint.
     """
     with ExitStack() as held:

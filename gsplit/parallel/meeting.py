@@ -25,7 +25,7 @@ from gsplit.errors import InputError, refused_by_host
 from gsplit.host import interruptible
 from gsplit.hosts import Place
 from gsplit.parallel.mailboxes import is_alive
-from gsplit.starting import BAD_INPUT, INTERRUPTED
+from gsplit.starting import BAD_INPUT, FAILED, INTERRUPTED
 from gsplit.waiting import until
 
 TIMEOUT = timedelta(minutes=10)
@@ -53,8 +53,6 @@ BEGUN = "begun/{}"
 """Key of the host on which a run was begun, by the run."""
 LOOPBACK_INTERFACE = "lo"
 """Name of the interface by which a host reaches itself alone."""
-OURS = 1
-"""Exit code after a fault of ours, or of a host."""
 _meetings = [0]
 """Number of meetings of this process."""
 
@@ -79,13 +77,13 @@ class End:
         if isinstance(error, KeyboardInterrupt):
             return cls(line=f"{who}: interrupted", code=INTERRUPTED)
         if isinstance(error, SystemExit):
-            return cls(line=f"{who}: terminated", code=error.code if isinstance(error.code, int) else OURS)
+            return cls(line=f"{who}: terminated", code=error.code if isinstance(error.code, int) else FAILED)
         if isinstance(error, InputError):
             return cls(line=f"{place.name}: {' '.join(str(error).split())}", code=BAD_INPUT)
         if (line := refused_by_host(error)) is not None:
             return cls(line=f"{who}: {line}", code=BAD_INPUT)
         words = "".join(traceback.format_exception(error)).strip()
-        return cls(line=f"{who} failed: {words.splitlines()[-1]}", code=OURS, trace=words)
+        return cls(line=f"{who} failed: {words.splitlines()[-1]}", code=FAILED, trace=words)
 
 
 class Meeting:
@@ -218,18 +216,18 @@ class Meeting:
         if cause is not None:
             own = replace(own, line=f"{self.place.name}, trainer {self.place.rank}: {cause.splitlines()[-1]}")
         try:
-            another = self._of_another() if own.code == OURS and cause is None else None
+            another = self._of_another() if own.code == FAILED and cause is None else None
             return self.write(another or own, self.store)
         except (dist.DistError, RuntimeError):  # the store has ended with its host, or with trainer 0
             if self._end is not None:
                 return self._end
-            if own.code != OURS:
+            if own.code != FAILED:
                 return own
             where = "trainer 0" if not self.place.served else "the host of the store"
             line = (
                 f"{where} at {self.place.address}:{self.place.port} has gone, through which trainers find each other"
             )
-            return End(line=f"{self.place.name}: {line}", code=OURS)
+            return End(line=f"{self.place.name}: {line}", code=FAILED)
 
     def speaks(self, store: dist.Store | None = None) -> bool:
         """Return whether this trainer is the first of its host that asks, so that it is said once a host."""
@@ -331,7 +329,7 @@ class Meeting:
         return End(
             line=f"{self.names[rank]}, trainer {rank}{pid} has ended without a word: it was killed, as the kernel "
             "does where a host runs out of memory (see its log), or its host has gone",
-            code=OURS,
+            code=FAILED,
             gone=rank,
         )
 

@@ -23,7 +23,8 @@ from contextlib import suppress
 
 import torch.distributed as dist
 
-from gsplit.parallel.meeting import OURS, PULSE, End, Meeting
+from gsplit.parallel.meeting import PULSE, End, Meeting
+from gsplit.starting import FAILED
 
 BEAT_S = 1.0
 """Seconds between two counts, at most; a quarter of ``--silence`` where that is less."""
@@ -102,7 +103,7 @@ class Pulse:
                 self._end(self._found[0], self._meeting.speaks_alone)
             line = self._silent(now_s)
             if line is not None:
-                self._end(End(line=f"{self._place.name}: {line}", code=OURS), self._meeting.speaks_alone)
+                self._end(End(line=f"{self._place.name}: {line}", code=FAILED), self._meeting.speaks_alone)
 
     def _silent(self, now_s: float) -> str | None:
         """Who has been silent for too long; None for nobody."""

@@ -102,7 +102,7 @@ def predict(
 
     Raises:
         InputError: for whatever is wrong with the input; nothing is written then.
-        gsplit.parallel.ProcessDied: where a trainer fails; no process and no file is left then.
+        gsplit.errors.ProcessDied: where a trainer fails; no process and no file is left then.
 
     Examples:
         >>> gsplit.predict("run", "layout", what="logits", vertices=[5, 7], device="cpu").shape

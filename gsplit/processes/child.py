@@ -18,7 +18,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from typing import Any
 
-from gsplit.errors import InputError, refused_by_host
+from gsplit.errors import InputError, ProcessDied, refused_by_host
 from gsplit.host import die_with_parent
 from gsplit.processes.parcel import Sent
 from gsplit.processes.scripts import GUARD, NO_GUARD, script_was_imported
@@ -32,10 +32,6 @@ HINTS = {
     signal.SIGBUS: "a file it had mapped was shortened or lost, or the disk failed",
 }
 """What may be behind a signal that ended a process."""
-
-
-class ProcessDied(RuntimeError):
-    """A child failed; the message holds its traceback, or the signal that ended it."""
 
 
 @dataclass(frozen=True)

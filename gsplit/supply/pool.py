@@ -20,10 +20,10 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from multiprocessing.connection import Connection
 
-from gsplit.errors import InputError
+from gsplit.errors import InputError, ProcessDied
 from gsplit.host import SharedBuffer, check_memory, held_back
 from gsplit.limits import host_memory
-from gsplit.processes.child import GRACE_S, ProcessDied, death
+from gsplit.processes.child import GRACE_S, death
 from gsplit.sampling import SamplerSpec
 from gsplit.supply.dispatch import Dispatcher
 from gsplit.supply.ring import Handle, with_headroom

@@ -18,10 +18,10 @@ import traceback
 from multiprocessing.connection import wait
 
 from gsplit.cli import log_to_stderr
-from gsplit.errors import InputError, refused_by_host
+from gsplit.errors import InputError, ProcessDied, refused_by_host
 from gsplit.host import die_with_parent, held_back
 from gsplit.hosts import handing
-from gsplit.processes.child import GRACE_S, ProcessDied
+from gsplit.processes.child import GRACE_S
 from gsplit.supply.pipes import TrainerEnd
 from gsplit.supply.sampler_process import Failed
 from gsplit.supply.supplied import Supplied

@@ -84,7 +84,7 @@ def train(
 
     Raises:
         InputError: for whatever is wrong with the input; nothing is left of a run that saved nothing.
-        gsplit.processes.ProcessDied: where a trainer fails; no process is left then.
+        gsplit.errors.ProcessDied: where a trainer fails; no process is left then.
         KeyboardInterrupt, SystemExit: after Ctrl-C or SIGTERM; what was trained is in a checkpoint.
 
     Examples:

@@ -17,11 +17,11 @@ from support.messages import line_with, says
 from support.runs import config_for
 
 import gsplit
-from gsplit.errors import InputError
+from gsplit.errors import InputError, ProcessDied
 from gsplit.parallel import first_exchange, rendezvous
 from gsplit.parallel.connecting import DEVICE
 from gsplit.parallel.join import joined
-from gsplit.processes import ProcessDied, start
+from gsplit.processes import start
 
 pytestmark = pytest.mark.accelerator
 LIMIT_S = 8.0

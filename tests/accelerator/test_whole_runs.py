@@ -12,8 +12,7 @@ from support.messages import line_with
 from support.runs import config_for, stopped_and_gone_on, train_in_trainer
 
 from gsplit.device import accelerator
-from gsplit.errors import InputError
-from gsplit.processes.child import ProcessDied
+from gsplit.errors import InputError, ProcessDied
 from gsplit.train.api import train
 
 pytestmark = pytest.mark.accelerator

@@ -54,6 +54,7 @@ def test_a_process_that_dies_ends_the_run(layout, tmp_path, who, how, train):
     code, _, err = command.ends(LIMIT_S)
     assert code == 1
     says(err.strip().splitlines()[-1], f"pid {victim.pid}, {how.name}")
+    assert "Traceback" not in err
     command.assert_nothing_left(processes)
 
 
@@ -121,6 +122,7 @@ def test_the_first_traceback_is_the_last_word(layout, tmp_path, train):
     code, _, err = command.ends()
     assert code == 1
     assert "trainer 0 failed" in err
+    assert err.count("Traceback") == 1
     assert err.strip().endswith("RuntimeError: the mistake in the user's model")
     command.assert_nothing_left(processes)
 

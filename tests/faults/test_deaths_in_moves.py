@@ -13,10 +13,10 @@ from support.messages import says
 from support.runs import config_for
 
 import gsplit
+from gsplit.errors import ProcessDied
 from gsplit.full import moves
 from gsplit.full.common_rows import CommonRows
 from gsplit.parallel.mailboxes import Mailboxes
-from gsplit.processes import ProcessDied
 from gsplit.train.loop import live
 
 VICTIM, CALL = 1, 2

@@ -20,12 +20,13 @@ from gsplit.engine.evaluation import Evaluator
 from gsplit.engine.inputs import SplitLoader
 from gsplit.engine.objective import objective_of
 from gsplit.engine.rows.shared import Shared
+from gsplit.errors import ProcessDied
 from gsplit.features import EdgeLoader, FeatureLoader, HostRows
 from gsplit.nn import SAGE
 from gsplit.parallel import join as group
 from gsplit.parallel import rendezvous
 from gsplit.parallel.join import joined
-from gsplit.processes import ProcessDied, start
+from gsplit.processes import start
 
 TIMEOUT_S = 3.0
 """In place of ten minutes."""

@@ -21,10 +21,9 @@ from torch_geometric.data import Data
 import gsplit
 from gsplit.data.__main__ import command
 from gsplit.data.importers import dgl as dgl_importer
-from gsplit.errors import InputError
+from gsplit.errors import InputError, ProcessDied
 from gsplit.partition import PartitionConfig
 from gsplit.partition.make import partition as partition_here
-from gsplit.processes import ProcessDied
 
 pytestmark = pytest.mark.usefixtures("temporary")
 ROOT = Path(__file__).parents[2]

@@ -18,8 +18,7 @@ from support.runs import all_equal, config_for, records, run_for, train_in_train
 
 import gsplit
 from gsplit.callbacks import Callback, MLflow, TensorBoard, WandB, scalars
-from gsplit.errors import InputError
-from gsplit.processes import ProcessDied
+from gsplit.errors import InputError, ProcessDied
 from gsplit.runs import checkpoint
 from gsplit.train import loop
 from gsplit.train.own_loop import train_by

@@ -23,10 +23,9 @@ from gsplit.device.precision import Precision
 from gsplit.engine.evaluation import Evaluator
 from gsplit.engine.inputs import SplitLoader
 from gsplit.engine.objective import objective_of
-from gsplit.errors import InputError
+from gsplit.errors import InputError, ProcessDied
 from gsplit.features import EdgeLoader, FeatureLoader, HostRows
 from gsplit.nn import SAGE
-from gsplit.processes import ProcessDied
 
 TOLERANCE = {"float32": 1e-5, "float64": 1e-10}
 ASKED = np.array([7, 299, 7, 0, 150, 3, 150, 150, 42])  # neither sorted nor distinct

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from gsplit.data import open_store
-from gsplit.errors import InputError, one_line_errors
+from gsplit.errors import InputError, ProcessDied, one_line_errors
 
 
 @pytest.fixture
@@ -35,6 +35,19 @@ def test_other_errors_keep_their_traceback(monkeypatch, capsys):
     except ValueError as error:
         sys.excepthook(ValueError, error, error.__traceback__)
     assert capsys.readouterr().err.startswith("Traceback")
+
+
+def test_a_process_of_ours_that_died_is_told_without_where_we_waited(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "excepthook", sys.__excepthook__)
+    one_line_errors()
+    for message in ("trainer 1 (pid 7) was ended by SIGKILL", "trainer 1 failed:\nTraceback\n  its own"):
+        try:
+            raise ProcessDied(message)
+        except ProcessDied as error:
+            sys.excepthook(ProcessDied, error, error.__traceback__)
+            line, *rest = message.splitlines()
+            place = f" (test_errors.py, line {error.__traceback__.tb_lineno})"
+        assert capsys.readouterr().err.splitlines() == [f"error: {line}{place}", *rest]
 
 
 def test_a_program_keeps_a_hook_of_its_own(monkeypatch):

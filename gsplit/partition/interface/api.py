@@ -23,10 +23,10 @@ from gsplit.config.partition import PartitionConfig
 from gsplit.data import Layout, open_layout
 from gsplit.data.memory.graphs import as_store
 from gsplit.data.memory.temporary import Temporary
-from gsplit.errors import InputError
+from gsplit.errors import InputError, ProcessDied
 from gsplit.files import as_path
 from gsplit.host import ending_tidily
-from gsplit.processes import ProcessDied, check_no_trainer
+from gsplit.processes import check_no_trainer
 from gsplit.processes.child import death
 from gsplit.starting import BAD_INPUT
 
@@ -72,7 +72,7 @@ def partition(
     Raises:
         InputError: for what is no graph, more parts than vertices, an ``out`` that exists, a partitioner that is not
             installed or does not fit in memory, no training vertices to sample for, too small a disk.
-        gsplit.processes.ProcessDied: where the process that partitions fails.
+        gsplit.errors.ProcessDied: where the process that partitions fails.
 
     Examples:
         >>> layout = gsplit.partition("graph", "halves", parts=2, method="range")

@@ -15,10 +15,10 @@ from support.commands import assert_no_new_shared_memory, children_here, listeni
 from support.limits import largest_file
 from support.messages import line_with
 
-from gsplit.errors import InputError
+from gsplit.errors import InputError, ProcessDied
 from gsplit.host import SharedBuffer
 from gsplit.parallel import rendezvous
-from gsplit.processes import ProcessDied, start
+from gsplit.processes import start
 
 
 def test_results_come_by_rank():

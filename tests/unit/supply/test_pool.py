@@ -18,9 +18,8 @@ from support.messages import line_with, says
 from support.rules import FirstNeighbours
 from support.samplers import BATCH_SIZE, SEED, all_segments, attend, micro_batches_of, pool_of, segments_sampled_here
 
-from gsplit.errors import InputError
+from gsplit.errors import InputError, ProcessDied
 from gsplit.limits import HostMemory
-from gsplit.processes import ProcessDied
 from gsplit.supply.dispatch import Dispatcher
 from gsplit.supply.pool import SamplerPool
 from gsplit.supply.ring import LettingGo, Ring
