@@ -244,6 +244,13 @@ def keep_freed_memory() -> None:
     _mallopt(KEEP)
 
 
+def give_freed_memory_back() -> None:
+    """Give what this process has freed and kept back to the kernel (glibc; elsewhere nothing happens)."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+
+
 @contextlib.contextmanager
 def large_pieces_given_back() -> Iterator[None]:
     """Have large pieces mapped for themselves, and go when they are freed, where this process keeps what it frees.

@@ -57,6 +57,15 @@ class ParallelConfig(Checked):
     of its own, drawn from --seed, which evens blocks out."""
     row_blocks: Annotated[int, Range(1), Only(strategy="full"), Only(algorithm="rotate"), COST] = 1
     """full, rotate: blocks of rows that a layer sums and adds up one after another, for less memory at a time."""
+    recompute: Annotated[
+        bool,
+        Only(strategy="full"),
+        Only(algorithm=("auto", "shared", "1d", "1d-sparse", "1.5d", "2d", "3d", "columns")),
+        Only(model=("sage", "gcn", "gat")),
+        COST,
+    ] = False
+    """full: keep the inputs of layers alone for backward, and compute all but the last again there: less memory, for
+    more time and for moving rows forward twice."""
     replication: Annotated[int | None, Range(1), Only(strategy="full")] = None
     """full, 1.5d: trainers that share the sums of a row, a divisor of --gpus. By default the least above 1."""
     timeout: Annotated[float, Range(above=0, most=24 * 60)] = 30.0

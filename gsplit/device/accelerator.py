@@ -118,6 +118,19 @@ def seed(device: torch.device, number: int) -> None:
     (torch.default_generator if device.type == HOST else torch).manual_seed(number)
 
 
+def random_states(device: torch.device) -> list[Tensor]:
+    """Where the random numbers of the host and, if it is another, of this device stand."""
+    of_host = torch.default_generator.get_state()
+    return [of_host] if device.type == HOST else [of_host, _module_of(device.type).get_rng_state(device)]
+
+
+def set_random_states(device: torch.device, states: list[Tensor]) -> None:
+    """Have random numbers go on from where :func:`random_states` found them."""
+    torch.default_generator.set_state(states[0])
+    if device.type != HOST:
+        _module_of(device.type).set_rng_state(states[1], device)
+
+
 def new_stream(device: torch.device) -> Any:
     """A stream of a device, or None on the CPU."""
     return torch.get_device_module(device).Stream(device) if is_one(device) else None

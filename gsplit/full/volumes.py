@@ -50,6 +50,8 @@ class Widths(NamedTuple):
     """Width of their gradients."""
     heads: int = 0
     """Heads of attention, whose scores travel on grids; 0 where rows are summed."""
+    forwards: int = 1
+    """How often the layer is computed forward: twice where it is computed again in backward."""
 
 
 def volumes(
@@ -85,14 +87,15 @@ def volumes(
         move: str, way: str, words: dict[int, int], gathered: dict[int, int] | None = None, itemsize: int = itemsize
     ) -> None:
         """Words of each message, by who gets it; those of rows that are gathered also by whose they are."""
+        times = width.forwards if way == "forward" else 1
         for name in (*([move] if move else []), "exchange"):
-            counts[f"{name}_{way}_bytes"] += sum(words.values()) * itemsize
-            counts[f"{name}_{way}_messages"] += sum(number > 0 for number in words.values())
+            counts[f"{name}_{way}_bytes"] += times * sum(words.values()) * itemsize
+            counts[f"{name}_{way}_messages"] += times * sum(number > 0 for number in words.values())
         if hosts > 1 and gathered is not None:
-            counts[BETWEEN] += passed_on(gathered, rank, here) * itemsize
+            counts[BETWEEN] += times * passed_on(gathered, rank, here) * itemsize
         elif hosts > 1:
             away = sum(number for peer, number in words.items() if peer // here != rank // here)
-            counts[BETWEEN] += away * itemsize
+            counts[BETWEEN] += times * away * itemsize
 
     peers = [peer for peer in range(len(sizes)) if peer != rank]
     equals = [peer for peer in peers if peer % here == rank % here]

@@ -33,6 +33,8 @@ class BatchNorm(nn.BatchNorm1d):
 
     comm: BatchComm | None = None
     """The communicator of the current mini-batch, set by :func:`follow_comm`; None: this trainer holds all rows."""
+    remembers: bool = True
+    """Whether training changes the running statistics: not where a layer is computed again."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalise the rows x [n, D] of this trainer; in training by the statistics of all trainers' rows."""
@@ -47,7 +49,7 @@ class BatchNorm(nn.BatchNorm1d):
         mean = sums[:-1] / count
         centred = x - mean
         variance = self._over_trainers((centred**2).sum(dim=0)) / count
-        if self.training and self.running_mean is not None:
+        if self.training and self.remembers and self.running_mean is not None:
             self._remember(mean.detach(), variance.detach(), count, (number > 0).to(x.dtype))
         out = centred * (variance + self.eps).rsqrt()
         return out if self.weight is None else out * self.weight + self.bias

@@ -112,6 +112,17 @@ def test_a_deep_plan_takes_of_a_device_what_is_said(controls, accelerator_pool, 
     _check_what_is_said(accelerator_pool, tmp_path, world, name, model, of_graph, flags)
 
 
+@pytest.mark.parametrize(
+    ("world", "name", "model"), [(1, "1d", "gat"), (2, "1d", "gat"), (4, "rows and columns", "sage")]
+)
+def test_a_plan_whose_layers_are_computed_again_takes_what_is_said(
+    controls, accelerator_pool, tmp_path, world, name, model
+):
+    of_graph, flags = SHAPES["normalised" if model == "sage" else "wide rows"]
+    flags = {**flags, "fan_out": (-1,) * 4, "recompute": True}
+    _check_what_is_said(accelerator_pool, tmp_path, world, name, model, of_graph, flags)
+
+
 @pytest.mark.parametrize(("world", "name"), [(2, "1d"), (4, "columns and features"), (4, "rotate")])
 def test_a_plan_whose_rows_travel_narrower_takes_what_is_said(controls, accelerator_pool, tmp_path, world, name):
     of_graph, flags = SHAPES["wide rows"]

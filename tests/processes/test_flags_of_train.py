@@ -171,6 +171,7 @@ TRAIN: Table = {
     ),
     "strategy": Row(value="data", see=traffic("computed_vertices")),
     "permutation": Row(value="single", see=weights, base=ROTATE),
+    "recompute": Row(value=True, see=traffic("exchange_forward_bytes"), base={**FULL, **GAT, "algorithm": "1d"}),
     "row_blocks": Row(value=2, see=traffic("gather_forward_messages"), base=ROTATE),
     "train_features": Row(value=4, see=weights, base=FULL),
     "algorithm": Row(value="columns", see=traffic("to_columns_forward_bytes"), base=FULL),

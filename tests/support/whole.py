@@ -81,7 +81,7 @@ class WholeStep:
         with SEEDED:
             self.user_model = make_model(name, graph.num_features, graph.num_classes, layers).to(dtype)
         self.model, needs = prepared.prepare(self.user_model)
-        config = SimpleNamespace(layers=layers, seed=0, **flags)
+        config = SimpleNamespace(**{"layers": layers, "seed": 0, "recompute": False, **flags})
         parts = SimpleNamespace(
             run=SimpleNamespace(
                 config=config, dtype=dtype, exchange_dtype=None, moves_dtype=None, partial_sums=partial_sums

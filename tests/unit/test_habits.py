@@ -28,13 +28,16 @@ def test_production_code_mocks_nothing():
 
 
 def test_random_numbers_of_other_devices_are_left_alone():
-    """fork_rng without devices keeps and restores those of all, which takes memory of each; some kinds cannot."""
+    """fork_rng without devices keeps and restores those of all, which takes memory of each; some kinds cannot.
+
+    One module asks for the state of a device that it is given.
+    """
     of_all = {f"{verb}_rng_state{all_}" for verb in ("get", "set") for all_ in ("", "_all")}
     of_all |= {"manual_seed_all", "seed_all"}
     for path in (ROOT / "gsplit").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", None)
-            assert name not in of_all, path
+            assert name not in of_all or path == ROOT / "gsplit" / "device" / "accelerator.py", path
             if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("fork_rng"):
                 assert any(keyword.arg == "devices" for keyword in node.keywords), f"{path}, line {node.lineno}"
 

@@ -91,8 +91,8 @@ def plan_step_bytes(plan: GridPlan, work: Work, rank: int) -> int:
         if (exchanges(plan, work) or work.heads) and not layer.is_free:
             not_turned += edges_of_layer(plan, work, rank, number)[2]
             most = max(most, kept + layer.turns() - not_turned)
-        kept += layer.keeps()
-        most = max(most, kept + layer.activates())
+        most = max(most, kept + layer.keeps() + layer.activates())
+        kept += layer.leaves() if work.recomputes and number < work.layers else layer.keeps()
     return most
 
 
@@ -179,6 +179,10 @@ class Layer:
         if self.number == work.layers:  # rows that are projected to logits, and what the loss keeps of these
             words += self.after * (self.out * bool(work.drops or work.heads) + 2 * work.widths[-1])
         return words * work.itemsize + self.after * self.out * work.drops
+
+    def leaves(self) -> int:
+        """Bytes of its rows, all that is kept of it where it is computed again."""
+        return self.after * self.out * self.work.itemsize
 
     def activates(self) -> int:
         """Bytes beside, while its activation and dropout are computed, forward or backward."""

@@ -70,6 +70,7 @@ def numbers_of(run: Run, layout: Layout, model: nn.Module) -> Work:
         skips=bool(signature.get("residual")),
         norms=signature.get("norm", "none") != "none",
         by_norms=KEPT_BY_NORMS.get(signature.get("norm", "none"), 2),
+        recomputes=config.recompute,
         parameters=sum(p.numel() for p in model.parameters()),
         evaluates=exact
         and bool(

@@ -148,7 +148,8 @@ def prices(run: Run, layout: Layout, work: Work, model: nn.Module) -> Iterator[P
 def prices_of_chains(run: Run, layout: Layout, work: Work, model: nn.Module) -> Iterator[Priced]:
     """All plans but those of ``rotate``."""
     trained, hosts = run.config.train_features is not None, run.config.hosts
-    widths, itemsize = moved_widths(model, epoch=1, trained=trained), run.dtype.itemsize
+    itemsize = run.dtype.itemsize
+    widths = moved_widths(model, epoch=1, trained=trained, recomputes=run.config.recompute)
     hidden = run.precision.products.itemsize
     as_they_are = isinstance(model, SAGE | GCN) and not work.projection and widths[0].forward == work.widths[0]
     itemsizes = [itemsize if as_they_are else hidden, hidden]
@@ -265,28 +266,37 @@ def _line(price: Priced) -> list[str]:
     return [name, *moved, str(messages), *map(binary, sizes)]
 
 
-def moved_widths(model: nn.Module, epoch: int, *, trained: bool = False) -> list[Widths]:
+def moved_widths(model: nn.Module, epoch: int, *, trained: bool = False, recomputes: bool = False) -> list[Widths]:
     """[L] widths of what a model moves in an epoch, counted from the start of the run.
 
     Args:
         model: a built-in one.
         epoch: from 0.
         trained: whether its features are.
+        recomputes: whether all layers but the last are computed again in backward.
 
     Raises:
         InputError: for a model whose rows have widths that nobody knows before it runs.
     """
     if type(model) is GAT:
         projected = [(int(conv.lin.out_features), int(conv.heads)) for conv in model.convs]  # type: ignore[union-attr, arg-type]
-        return [Widths(width, width, heads) for width, heads in projected]
+        return _forwards([Widths(width, width, heads) for width, heads in projected], 0, recomputes=recomputes)
     if not isinstance(model, SAGE | GCN):
         raise InputError("--dry-run knows the widths of sage, gcn and gat, not those of this model")
     projection = model.projection
     inputs = [model.level_widths[0] if projection is None else projection.out_features, *model.level_widths[1:-1]]
     last = model.level_widths[-1] if model.head is None else model.head.in_features
-    return widths_of_sums(
+    kept = sums_features(model) and not trained
+    widths = widths_of_sums(
         list(zip(inputs, [*model.level_widths[1:-1], last], strict=True)),
-        first_kept=sums_features(model) and not trained,
+        first_kept=kept,
         first_returns=projection is not None or trained,
         epoch=epoch,
     )
+    return _forwards(widths, int(kept), recomputes=recomputes)
+
+
+def _forwards(widths: list[Widths], once: int, *, recomputes: bool) -> list[Widths]:
+    """The widths of layers that are computed again in backward: all but the last, and but the first ``once``."""
+    again = range(once, len(widths) - 1) if recomputes else ()
+    return [width._replace(forwards=2) if layer in again else width for layer, width in enumerate(widths)]

@@ -105,6 +105,8 @@ class Work:
     """Whether hidden rows are normalised."""
     by_norms: int
     """Tensors that a normalisation keeps for backward on a device."""
+    recomputes: bool
+    """Whether all layers but the last are computed again in backward, and keep their inputs alone."""
     parameters: int
     """Number of weights."""
     evaluates: bool
@@ -270,25 +272,42 @@ def first_words(plan: GridPlan, work: Work, rank: int) -> int:
 
 
 def step_bytes(plan: GridPlan, work: Work, rank: int) -> int:
-    """Bytes that layers keep for backward, and those of the layer that takes most beside."""
+    """Bytes of what layers keep for backward, and of one that is computed beside those below it; the most of them."""
     kept, most, item = 0, 0, work.row_itemsize
     if work.projection and item < work.itemsize:  # features, rounded for the product
         kept += int(work.sizes[rank, 0]) * work.widths[0] * item
     for layer in range(1, work.layers + 1):
         before, after = (int(work.sizes[rank, level]) * work.widths[level] for level in (layer - 1, layer))
-        kept += after * (1 + work.between * (layer < work.layers)) * item
-        at_work, free, moves = 0, layer == 1 and work.kept, work.moved_itemsize(layer)
+        free, moves = layer == 1 and work.kept, work.moved_itemsize(layer)
+        keeps = after * (1 + work.between * (layer < work.layers)) * item
         if work.heads:
             rows, of_edges = attended(plan, work, rank, layer)
-            kept += (rows + (1 + work.drops_shares) * of_edges) * item
-            at_work = ATTENTION * of_edges * item
-        elif not free and work.summed(layer) == work.widths[layer - 1]:
-            kept += before * moves  # scaled rows or sums, projected afterwards
+            keeps += (rows + (1 + work.drops_shares) * of_edges) * item
+            at_work = (_attention_words(plan, work, rank, layer) + ATTENTION * of_edges + after) * item
+        else:
+            if not free and work.summed(layer) == work.widths[layer - 1]:
+                keeps += before * moves  # scaled rows or sums, projected afterwards
+            moved = 0 if free else _moved_words(plan, work, rank, layer, work.summed(layer)) * moves
+            at_work = moved + 3 * after * item + (0 if free else 2 * before * moves)
         if moves > item:  # the same of features and sums of them
-            kept += int(work.sizes[rank, 1]) * work.widths[0] * (1 + work.keeps_rows) * item
-        moved = 0 if free else _moved_words(plan, work, rank, layer, work.summed(layer)) * moves
-        most = max(most, moved + at_work + 3 * after * item + (0 if free else 2 * before * moves))
-    return kept + most
+            keeps += int(work.sizes[rank, 1]) * work.widths[0] * (1 + work.keeps_rows) * item
+        most = max(most, kept + keeps + at_work)
+        kept += after * item if work.recomputes and layer < work.layers else keeps
+    return most
+
+
+def _attention_words(plan: GridPlan, work: Work, rank: int, layer: int) -> int:
+    """Numbers of rows that attention has at once in backward, beside those that it keeps: gradients, as they move."""
+    summed, split = work.summed(layer), plan.grid.size(FEATURES)
+    before, after = (int(work.sizes[rank, level]) for level in (layer - 1, layer))
+    if exchanges(plan, work):
+        received, sent = exchanged(plan, work, rank, layer)
+        return (after + before + received + sent) * summed
+    _, _, rows, sources = block_of(plan, work, rank, layer)
+    given = int(work.sizes[list(plan.grid.group(rank, FEATURES)), layer - 1].sum())
+    of_share = sources + (rows if split * plan.grid.size(COLUMNS) > 1 else 0)
+    of_share += sources + given if plan.grid.size(ROWS) > 1 else 0
+    return (after + (before if split > 1 else 0)) * summed + of_share * (summed // split)
 
 
 def attended(plan: GridPlan, work: Work, rank: int, layer: int) -> tuple[int, int]:

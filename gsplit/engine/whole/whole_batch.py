@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from gsplit.engine.components import Components
 from gsplit.engine.minibatch import MiniBatch
 from gsplit.engine.whole.own_rows import OwnRows
+from gsplit.engine.whole.recomputing import RecomputedMiniBatch
 from gsplit.features import LoadCounters
 from gsplit.full import COLUMNS, FEATURES, ROWS, GridPlan
 from gsplit.full.common_link import CommonLink
@@ -84,6 +85,7 @@ class WholeBatches:
         self._labels = own.labels()
         self._loaded = features.take_counters()
         own.close()
+        self._recomputes = config.recompute and type(components.model) in (SAGE, GCN, GAT)
         self._seconds = time.perf_counter() - start_s
 
     def make(self, handle: Handle) -> MiniBatch:
@@ -100,7 +102,7 @@ class WholeBatches:
             )
         loaded, self._loaded = self._loaded, LoadCounters()
         seconds, self._seconds = self._seconds, 0.0
-        return MiniBatch(
+        return (RecomputedMiniBatch if self._recomputes else MiniBatch)(
             handle=handle,
             num_targets=len(self._components.layout.graph.train_idx),
             comm=comm,
