@@ -138,6 +138,19 @@ def test_the_table_of_plans_counts_what_travels_narrower(layouts, tmp_path):
         assert (bytes_sent > 0) == (plan != "shared 4x1x1")
 
 
+def test_the_table_of_plans_counts_scores_in_their_own_type(layouts, tmp_path):
+    """They do not travel narrower; along the columns of a grid alone they travel."""
+    path, sent = layouts(4).path, {}
+    for dtype in ("model", "bfloat16"):
+        flags = {**EXACT, "model": "gat", "out_heads": 4, "algorithm": "1d", "exchange_dtype": dtype}
+        found = priced_plans(resolve(config_for(path, tmp_path / dtype, **flags)))
+        sent[dtype] = {price.plan.sizes: sent_bytes(price.sent) for price in found if price.plan.algorithm == "3d"}
+    assert len(sent["model"]) == 5
+    for sizes, wide in sent["model"].items():
+        narrow = sent["bfloat16"][sizes]
+        assert 4 * narrow > wide if sizes[1] > 1 else 4 * narrow == wide, sizes
+
+
 def test_a_model_of_users_needs_all_rows(layouts, tmp_path):
     named = {"model": "torch_geometric.nn:GraphSAGE", "algorithm": "2d"}
     with pytest.raises(InputError, match=line_with("shared, 1d, 1d-sparse")):

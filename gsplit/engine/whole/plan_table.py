@@ -159,7 +159,7 @@ def prices_of_chains(run: Run, layout: Layout, work: Work, model: nn.Module) -> 
         wires = itemsizes if travels is None else [travels.itemsize] * 2
         if travels is None and plan.algorithm in SENDS_ROWS and type(model) is SAGE:
             wires = [hidden] * 2  # its rows are rounded before they are sent
-        sent = [sent_in_types(plan, work, widths, wires, rank, hosts) for rank in range(run.trainers)]
+        sent = [sent_in_types(plan, work, widths, wires, rank, hosts, itemsize) for rank in range(run.trainers)]
         yield Priced(
             plan=plan,
             **_sending(sent, run),
@@ -190,7 +190,13 @@ def _prices_of_rotating(run: Run, layout: Layout, work: Work, model: nn.Module) 
 
 
 def sent_in_types(
-    plan: GridPlan, work: Work, widths: Sequence[Widths], itemsizes: Sequence[int], rank: int, hosts: int = 1
+    plan: GridPlan,
+    work: Work,
+    widths: Sequence[Widths],
+    itemsizes: Sequence[int],
+    rank: int,
+    hosts: int = 1,
+    score_itemsize: int | None = None,
 ) -> dict[str, int]:
     """Bytes and messages that a trainer sends in an epoch (:func:`gsplit.full.volumes.volumes`).
 
@@ -200,12 +206,13 @@ def sent_in_types(
         itemsizes: bytes of a number before the first layer, and before the others.
         rank: of the trainer.
         hosts: that the trainers are on.
+        score_itemsize: bytes of a number of attention's scores; None: as of rows.
     """
     needed = work.needed if exchanges(plan, work) else None
     none = Widths(0, 0)
     apart = [widths[0], *(none for _ in widths[1:])], [none, *widths[1:]]
     parts = [
-        volumes(plan, work.sizes, of_layers, itemsize, rank, needed, hosts=hosts)
+        volumes(plan, work.sizes, of_layers, itemsize, rank, needed, hosts=hosts, score_itemsize=score_itemsize)
         for of_layers, itemsize in zip(apart, itemsizes, strict=True)
     ]
     return {name: sum(part[name] for part in parts) for name in parts[0]}
