@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from functools import cache
 from types import MappingProxyType
 from typing import NamedTuple
@@ -309,15 +309,18 @@ def _views(data: Tensor) -> Callable[[int, int, torch.dtype], Tensor]:
 
 def segment_counts(segment: Segment) -> dict[str, int]:
     """Count a split's edges, vertices of each level and bytes of the segment (docs/formats.md, "Run")."""
-    sizes = [sum(of_types) for of_types in zip(*segment.levels, strict=True)]
     return {
         "sampled_edges": segment.num_edges,
         "computed_edges": segment.num_computed_edges,
-        "computed_vertices": sum(sizes[1:]),
         "segment_bytes": segment.num_bytes,
         **_pair_counts(segment),
-        **{level_name(level): size for level, size in enumerate(sizes)},
+        **vertex_counts([sum(of_types) for of_types in zip(*segment.levels, strict=True)]),
     }
+
+
+def vertex_counts(sizes: Sequence[int]) -> dict[str, int]:
+    """Count vertices by the sizes of the levels 0 .. L."""
+    return {"computed_vertices": sum(sizes[1:]), **{level_name(level): size for level, size in enumerate(sizes)}}
 
 
 def _pair_counts(segment: Segment) -> dict[str, int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 import torch
@@ -53,6 +53,9 @@ class MiniBatch:
     """What loading the features took."""
     counts: dict[str, int]
     """What the engine counts of it on this trainer: edges, vertices, bytes of the segment (docs/formats.md)."""
+    counts_by_type: dict[str, dict[str, int]] = field(default_factory=dict)
+    """What is counted of the vertices and rows of each type, by its name, in the order of the types; of one type
+    nothing."""
     seconds: dict[str, float]
     """Seconds that it took to ``sample`` and to ``load``."""
     targets: NDArray[np.int64] | None = None

@@ -60,6 +60,10 @@ class LoadCounters:
             **{field.name: getattr(self, field.name) + getattr(other, field.name) for field in fields(self)}
         )
 
+    def by_name(self) -> dict[str, int]:
+        """What is recorded, by its name there (docs/formats.md, "Run"): all but the number of rows."""
+        return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "rows"}
+
     def add(self, places: Places, row_bytes: int) -> None:
         """Count the rows of a list of vertices, and their bytes."""
         hits, host = len(places.own), len(places.host)

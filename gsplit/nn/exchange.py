@@ -12,6 +12,7 @@ anyone waits for ever, by a :class:`~gsplit.parallel.checker.CollectiveChecker`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -47,6 +48,8 @@ class ExchangeCounters:
     """Number of messages sent in backward."""
     moves: dict[str, int] = field(default_factory=dict)
     """Bytes and messages by name, where rows travel in more ways than one; the numbers above have their sums, too."""
+    bytes_of_types: Counter[tuple[str, int]] = field(default_factory=Counter)
+    """Bytes by way and number of the type, where messages have rows of several; the numbers above are their sums."""
 
     def count(self, way: str, num_bytes: int, messages: int) -> None:
         """Add what was sent ``forward`` or ``backward``."""

@@ -65,7 +65,8 @@ class _ExchangeTypes(torch.autograd.Function):
     def backward(ctx: Any, grad_token: Tensor, *grads: Tensor) -> tuple[Tensor | None, ...]:
         which = [type_ for type_, back in enumerate(ctx.backs) if back]
         own, routes = [ctx.num_own[type_] for type_ in which], [ctx.routes[type_] for type_ in which]
-        folded = dict(zip(which, _folded([grads[type_] for type_ in which], own, routes, ctx.link), strict=True))
+        theirs = _folded(which, [grads[type_] for type_ in which], own, routes, ctx.link)
+        folded = dict(zip(which, theirs, strict=True))
         return grad_token, None, None, None, *(folded.get(type_) for type_ in range(len(grads)))
 
 
@@ -84,12 +85,12 @@ def _beside(xs: Sequence[Tensor], routes: Sequence[Route], link: Link) -> tuple[
             into.copy_(xs[type_].detach().index_select(0, rows[type_][peer]))
 
     counts = [route.send_counts for route in routes]
-    _send("forward", write, counts, places, routes[0].layer, link)
+    _send("forward", range(len(xs)), write, counts, places, routes[0].layer, link)
     return tuple(out)
 
 
 def _folded(
-    grads: Sequence[Tensor], num_own: Sequence[int], routes: Sequence[Route], link: Link
+    types: Sequence[int], grads: Sequence[Tensor], num_own: Sequence[int], routes: Sequence[Route], link: Link
 ) -> tuple[Tensor, ...]:
     """Gradients of own rows: those of them here, and those of their copies, from where these are."""
     copies = [grad[own:].split(route.receive_counts) for grad, own, route in zip(grads, num_own, routes, strict=True)]
@@ -99,7 +100,7 @@ def _folded(
     places = [rows.split(route.send_counts) for rows, route in zip(returned, routes, strict=True)]
     counts = [route.receive_counts for route in routes]
     _send(
-        "backward", lambda type_, peer, into: into.copy_(copies[type_][peer]), counts, places, routes[0].layer, link
+        "backward", types, lambda at, peer, into: into.copy_(copies[at][peer]), counts, places, routes[0].layer, link
     )
     folded = []
     for grad, own, rows, route in zip(grads, num_own, returned, routes, strict=True):
@@ -112,36 +113,40 @@ def _folded(
 
 def _send(
     way: Literal["forward", "backward"],
+    types: Sequence[int],
     write: Callable[[int, int, Tensor], object],
     send_counts: Sequence[Sequence[int]],
     places: Sequence[Sequence[Tensor]],
     layer: int,
     link: Link,
 ) -> None:
-    """Send each trainer one flat message of rows of all types, and wait for those of the others.
+    """Send each trainer one flat message of rows of some types, S of them, and wait for those of the others.
 
     Args:
         way: that is counted.
-        write: of (type, trainer, place [count, width] in the message), puts the rows there.
-        send_counts: [T][P] numbers of rows.
-        places: [T][P] where the rows of each type go that each trainer sends, [count, width].
+        types: [S] their numbers.
+        write: of (place in ``types``, trainer, place [count, width] in the message), puts the rows there.
+        send_counts: [S][P] numbers of rows.
+        places: [S][P] where the rows of each type go that each trainer sends, [count, width].
         layer: to be named in messages.
         link: the way of the rows.
     """
     like, widths = places[0][0], [of_type[0].shape[1] for of_type in places]
-    types, peers = range(len(places)), range(len(places[0]))
+    ats, peers = range(len(places)), range(len(places[0]))
     dtype = like.dtype if link.dtype is None else link.dtype
     if link.checker is not None:
         step = Step.EXCHANGE if way == "forward" else Step.RETURN
         link.checker.enter(step, layer=layer, width=sum(widths), dtype=like.dtype)
 
-    sizes = [send_counts[type_][peer] * widths[type_] for peer, type_ in product(peers, types)]
+    sizes = [send_counts[at][peer] * widths[at] for peer, at in product(peers, ats)]
     sent = like.new_empty(sum(sizes), dtype=dtype)
-    for (peer, type_), part in zip(product(peers, types), sent.split(sizes), strict=True):
+    for (peer, at), part in zip(product(peers, ats), sent.split(sizes), strict=True):
         if part.numel():
-            write(type_, peer, part.view(-1, widths[type_]))
+            write(at, peer, part.view(-1, widths[at]))
     outgoing = [
         sum(of_type[peer] * width for of_type, width in zip(send_counts, widths, strict=True)) for peer in peers
     ]
     all_to_all_places(list(zip(*places, strict=True)), sent, outgoing, link.group)
     link.counters.count(way, sent.nbytes, sum(number > 0 for number in outgoing))
+    for type_, of_type, width in zip(types, send_counts, widths, strict=True):
+        link.counters.bytes_of_types[way, type_] += sum(of_type) * width * sent.itemsize

@@ -26,7 +26,7 @@ from gsplit.runs.log import finite
 from gsplit.sampling.plan import fold_key
 from gsplit.terminal import say
 from gsplit.train.finite import check_epoch, first_parameter
-from gsplit.train.progress import Every
+from gsplit.train.progress import Every, as_recorded
 from gsplit.train.saving import save_checkpoint, write_counts
 from gsplit.train.trainer import Trainer
 
@@ -208,7 +208,7 @@ def end_epoch(trainer: Trainer, outputs: list[tuple[Tensor, Tensor]]) -> None:
         **{f"valid_{key_of(name)}": value for name, value in scores.items()},
         "seconds": round(progress.seconds, 4),
         "stages": {name: round(s / run.trainers, 4) for name, s in progress.stages.items()},
-        "traffic": progress.traffic,
+        **as_recorded(progress.traffic),
     }
     if trainer.steps.scale is not None:
         record |= {"loss_scale": trainer.steps.scale.factor, "skipped_steps": trainer.steps.scale.take_skipped()}

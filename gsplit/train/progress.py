@@ -69,6 +69,11 @@ class StageClock:
         return lap
 
 
+Counts = dict[Any, int]
+"""Counts by name (:func:`gsplit.runs.log.traffic_names`), and where there are several types of vertices also by pairs
+of a type and a name."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Computed:
     """The counts and times of one mini-batch on this trainer."""
@@ -78,8 +83,7 @@ class Computed:
     """Number of targets of all trainers."""
     loss: Tensor
     """Loss of all targets; on the device, so that nobody waits for it."""
-    counts: dict[str, int]
-    """What was counted, by the names of :func:`gsplit.runs.log.traffic_names`."""
+    counts: Counts
     ahead: dict[str, float]
     """Seconds that it took to sample and load."""
     lap: Lap
@@ -89,16 +93,21 @@ class Computed:
         return dict.fromkeys(STAGES, 0.0) | self.ahead | self.lap.seconds()
 
 
-def mini_batch_counts(mini_batch: MiniBatch, reduced_bytes: int) -> dict[str, int]:
+def mini_batch_counts(mini_batch: MiniBatch, reduced_bytes: int) -> Counts:
     """Return what is counted of a mini-batch that was just computed."""
-    loaded, exchanged = mini_batch.loaded, mini_batch.comm.counters
+    exchanged = mini_batch.comm.counters
+    by_type = {
+        (type_, name): count
+        for number, (type_, counts) in enumerate(mini_batch.counts_by_type.items())
+        for name, count in {
+            **counts,
+            "exchange_forward_bytes": exchanged.bytes_of_types["forward", number],
+            "exchange_backward_bytes": exchanged.bytes_of_types["backward", number],
+        }.items()
+    }
     return {
         **mini_batch.counts,
-        "cache_hits": loaded.cache_hits,
-        "peer_rows": loaded.peer_rows,
-        "host_rows": loaded.host_rows,
-        "host_to_device_bytes": loaded.host_to_device_bytes,
-        "device_to_device_bytes": loaded.device_to_device_bytes,
+        **mini_batch.loaded.by_name(),
         "exchange_forward_bytes": exchanged.forward_bytes,
         "exchange_backward_bytes": exchanged.backward_bytes,
         "exchange_forward_messages": exchanged.forward_messages,
@@ -106,7 +115,18 @@ def mini_batch_counts(mini_batch: MiniBatch, reduced_bytes: int) -> dict[str, in
         **exchanged.moves,
         "all_reduce_bytes": reduced_bytes,
         **SENT.take(OF_MINI_BATCH),
+        **by_type,
     }
+
+
+def as_recorded(counts: Counts) -> dict[str, dict[str, Any]]:
+    """Return counts as records have them: ``traffic``, and ``traffic_by_type`` where some are of a type."""
+    traffic = {name: count for name, count in counts.items() if isinstance(name, str)}
+    by_type: dict[str, dict[str, int]] = {}
+    for name, count in counts.items():
+        if not isinstance(name, str):
+            by_type.setdefault(name[0], {})[name[1]] = count
+    return {"traffic": traffic, **({"traffic_by_type": by_type} if by_type else {})}
 
 
 @dataclass(kw_only=True)
@@ -124,7 +144,7 @@ class Progress:
     """Sum over mini-batches of what their targets weigh."""
     targets: int = 0
     """Number of targets of the mini-batches done."""
-    traffic: dict[str, int] = field(default_factory=dict)
+    traffic: Counts = field(default_factory=dict)
     """Sums over all trainers, without what is still in ``fresh``."""
     stages: dict[str, float] = field(default_factory=lambda: dict.fromkeys(STAGES, 0.0))
     """Seconds, likewise."""
@@ -251,7 +271,7 @@ def gather_counts(progress: Progress, member: Member, layers: int) -> list[dict[
         On every trainer the records of all, one for each mini-batch and trainer (docs/formats.md, "Run").
     """
     fresh, progress.fresh = progress.fresh, []
-    names = traffic_names(layers)
+    names: tuple[Any, ...] = traffic_names(layers)
     names += tuple(name for name in (fresh[0].counts if fresh else ()) if name not in names)
     accelerator.synchronize(member.device)  # the events of the stages are over
     beside = SENT.take(BESIDE)
@@ -281,7 +301,7 @@ def gather_counts(progress: Progress, member: Member, layers: int) -> list[dict[
 
 
 def _record(
-    epoch: int, computed: Computed, loss: float, rank: int, names: tuple[str, ...], values: list[float]
+    epoch: int, computed: Computed, loss: float, rank: int, names: tuple[Any, ...], values: list[float]
 ) -> dict[str, Any]:
     counts, seconds = values[: len(names)], values[-len(STAGES) :]
     return {
@@ -292,5 +312,5 @@ def _record(
         "targets": computed.num_targets,
         "loss": finite(loss),
         "stages": {name: round(s, 6) for name, s in zip(STAGES, seconds, strict=True)},
-        "traffic": {name: int(count) for name, count in zip(names, counts, strict=True)},
+        **as_recorded({name: int(count) for name, count in zip(names, counts, strict=True)}),
     }

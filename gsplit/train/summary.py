@@ -92,6 +92,7 @@ def _finished(trainer: Trainer) -> dict[str, Any] | None:
         "samplers": trainer.run.samplers,
         "stages": totals(records, "stages"),
         "traffic": totals(records, "traffic"),
+        **_by_type(records),
         **_between_hosts(trainer),
         **_scaled(trainer),
         **_ranking(trainer),
@@ -108,6 +109,14 @@ def _ranking(trainer: Trainer) -> dict[str, Any]:
     if not isinstance(trainer.evaluator, LinkEvaluator) or not trainer.num_evaluated("test"):
         return {}
     return {"ranking": trainer.evaluator.ranking("test")}
+
+
+def _by_type(records: list[dict[str, Any]]) -> dict[str, Any]:
+    """The traffic of each type of vertices, where there are several; not of epochs that were recorded without."""
+    of_epochs = [record["traffic_by_type"] for record in records if "traffic_by_type" in record]
+    if not of_epochs or len(of_epochs) < len(records):
+        return {}
+    return {"traffic_by_type": {name: totals(of_epochs, name) for name in of_epochs[0]}}
 
 
 def _between_hosts(trainer: Trainer) -> dict[str, Any]:

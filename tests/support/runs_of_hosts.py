@@ -35,7 +35,8 @@ def counted(run, apart="none"):
     for record in (*records(run, "mini-batch"), *records(run)):
         traffic = record.get("traffic", {}).items()
         traffic = {name: value for name, value in traffic if not name.startswith((apart, "between_hosts_"))}
-        found.append({key: record.get(key) for key in kept} | {"traffic": traffic})
+        by_type = record.get("traffic_by_type", {})
+        found.append({key: record.get(key) for key in kept} | {"traffic": traffic, "traffic_by_type": by_type})
     assert any(record["traffic"] for record in found)
     return found
 

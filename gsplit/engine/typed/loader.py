@@ -13,7 +13,7 @@ from torch import Tensor
 
 from gsplit.data import Layout
 from gsplit.device import accelerator
-from gsplit.engine.inputs import HOST, segment_counts
+from gsplit.engine.inputs import HOST, segment_counts, vertex_counts
 from gsplit.engine.minibatch import MiniBatch, RowsLater
 from gsplit.engine.typed.blocks import typed_blocks_of
 from gsplit.engine.typed.trained import KeptRows, TypedTrainedRows
@@ -84,6 +84,8 @@ class TypedSplitLoader:
         data = accelerator.moved(segment.data, self._device)
         if xs is None:
             xs = [self._now_or_later(number, segment.vertices_of(number)) for number in range(len(self._loaders))]
+        loaded = self.take_counters_by_type()
+        vertices = zip(self._graph.schema.type_names, segment.levels, strict=True)
         return MiniBatch(
             handle=handle,
             num_targets=segment.num_targets,
@@ -91,8 +93,11 @@ class TypedSplitLoader:
             blocks=self.blocks(segment, comm, data),
             x=tuple(xs),
             labels=self.labels(segment),
-            loaded=self.take_counters(),
+            loaded=sum(loaded.values(), LoadCounters()),
             counts=segment_counts(segment),
+            counts_by_type={
+                name: vertex_counts(sizes) | loaded.get(name, LoadCounters()).by_name() for name, sizes in vertices
+            },
             targets=segment.targets.copy(),  # the segment's memory is another mini-batch's soon
             seconds={},
         )
