@@ -27,7 +27,7 @@ EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 SCRIPTS = {
     *("own_csv", "links", "several_types", "pyg_model", "dgl_model", "own_loop", "compare_strategies", "ray_train")
 }
-NOTEBOOKS = {"first_steps", "look_at_a_run"}
+NOTEBOOKS = {"first_steps", "look_at_a_run", "several_types"}
 
 
 @pytest.fixture
@@ -206,15 +206,41 @@ def test_first_steps_in_a_notebook(alone, tmp_path):
     assert "a page about runs" in shown["text/plain"]
 
 
-def test_a_run_is_looked_at_in_a_notebook(in_pool, tmp_path, monkeypatch, capsys):
-    """The cells in this process, by the pool's trainers, not in a kernel; pictures are drawn and thrown away."""
+@pytest.fixture
+def cells_of(in_pool, tmp_path, monkeypatch):
+    """cells_of(name): run a notebook's cells in this process, by the pool's trainers, not in a kernel; its names."""
     hide(monkeypatch)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    names: dict[str, Any] = {"__name__": "notebook"}
-    with in_pool(), mpl.rc_context({"backend": "agg"}):
-        for cell in nbformat.read(EXAMPLES / "look_at_a_run.ipynb", 4).cells:
-            if cell.cell_type == "code":
-                exec(compile(cell.source, "look_at_a_run", "exec"), names)
+
+    def run(name):
+        names: dict[str, Any] = {"__name__": "notebook"}
+        with in_pool():
+            for cell in nbformat.read(EXAMPLES / f"{name}.ipynb", 4).cells:
+                if cell.cell_type == "code":
+                    exec(compile(cell.source, name, "exec"), names)
+        return names
+
+    return run
+
+
+def test_several_types_in_a_notebook(cells_of, capsys):
+    names = cells_of("several_types")
+    printed = capsys.readouterr().out
+    assert "1,473 vertices of type paper" in printed
+    assert "field_of_study rev_has_topic paper" in printed
+    computed, loaded = re.search(
+        r"^paper: ([\d,]+) vectors computed, ([\d,]+) rows loaded$", printed, re.MULTILINE
+    ).groups()
+    of_papers = names["summary"]["traffic_by_type"]["paper"]
+    assert int(computed.replace(",", "")) == of_papers["computed_vertices"] > 0
+    assert int(loaded.replace(",", "")) == of_papers["host_rows"] > 0
+    assert "classes of 1,473 papers; vectors of 2,269 authors, 16 wide" in printed
+
+
+def test_a_run_is_looked_at_in_a_notebook(cells_of, capsys):
+    """Pictures are drawn and thrown away."""
+    with mpl.rc_context({"backend": "agg"}):
+        names = cells_of("look_at_a_run")
         assert len(names["plt"].get_fignums()) == 2
         names["plt"].close("all")
     printed = capsys.readouterr().out
