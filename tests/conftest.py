@@ -161,6 +161,18 @@ def pool(living_pool):
 
 
 @pytest.fixture(scope="module")
+def living_pool_of_five():
+    with _living("cpu", 5) as living:
+        yield living
+
+
+@pytest.fixture
+def pool_of_five(living_pool_of_five):
+    """Five trainers; worlds of fewer are pool's."""
+    return living_pool_of_five()
+
+
+@pytest.fixture(scope="module")
 def living_pool_of_six():
     with _living("cpu", 6) as living:
         yield living

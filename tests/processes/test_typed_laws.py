@@ -1,4 +1,4 @@
-"""Laws 2 to 4 of graphs of several types, with 1 to 4 trainers."""
+"""Laws 2 to 4 of graphs of several types, with 1 to 5 trainers."""
 
 from __future__ import annotations
 
@@ -65,6 +65,13 @@ SPLIT_CASES = [
 def test_law_2_loss_and_all_gradients_equal_the_dense_ones(pool, world, name):
     by_memory = world == 4  # as on a host's CPU; the others send through sockets
     check(pool.run(world, step_of, 5, OPTIONS[name], by_memory), 5, OPTIONS[name])
+
+
+@pytest.mark.cases(2)
+@pytest.mark.parametrize("by_memory", [False, True])
+@pytest.mark.parametrize("name", OPTIONS)
+def test_law_2_with_five_trainers(pool_of_five, name, by_memory):
+    check(pool_of_five.run(5, step_of, 5, OPTIONS[name], by_memory), 5, OPTIONS[name])
 
 
 @pytest.mark.slow

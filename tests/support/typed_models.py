@@ -63,13 +63,13 @@ class Case:
         self.features = [random.standard_normal((n, w)) for n, w in zip(sizes, self.widths, strict=True)]
         self.labels = torch.from_numpy(random.integers(0, CLASSES, sizes[self.target]))
         self.targets = random.permutation(sizes[self.target])[:17]
-        # Of type 1 the last part has nothing, of type 2 the first has all; of four parts one has no vertex at all.
+        # Of type 1 the last part has nothing, of type 2 the first has all; of four parts or more one has no vertex.
         self.offsets = [
             [0, *sorted(random.integers(0, n + 1, parts - 1).tolist()), n] if parts > 1 else [0, n] for n in sizes
         ]
         if parts > 1:
             self.offsets[1][-2], self.offsets[2][1:] = sizes[1], [sizes[2]] * parts
-        for of_type in self.offsets if parts == 4 else ():
+        for of_type in self.offsets if parts >= 4 else ():
             of_type[2] = of_type[1]
         self.reach = reach_of(ends, self.fan_outs, self.target)
         self.key = {"epoch": 1, "batch": 2}
