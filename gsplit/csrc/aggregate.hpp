@@ -126,13 +126,12 @@ void attention_scores(const RowEdges& edges, Matrix<const T> source, Matrix<cons
 template <class T>
 void attention_shares(const RowEdges& edges, Matrix<T> powers, Matrix<T> own_powers, int threads);
 
-/// Gradients of shares to gradients of what went into the LeakyReLU, in place; source and destination as above. `sums`
-/// [R, h] of shares times gradients, where given, are over all edges of a row, of which some are elsewhere.
+/// Gradients of shares to gradients of what went into the LeakyReLU, in place; source and destination as above.
+/// `sums` [R, h] of shares times gradients, where given, are over all edges of a row, of which some are elsewhere.
 template <class T>
 void attention_backward(const RowEdges& edges, Matrix<const T> source, Matrix<const T> destination, T slope,
                         Matrix<const T> shares, Matrix<const T> own_shares, Matrix<T> gradients,
-                        Matrix<T> own_gradients, Matrix<T> destination_gradients, Matrix<const T> sums,
-                        int threads);
+                        Matrix<T> own_gradients, Matrix<T> destination_gradients, Matrix<const T> sums, int threads);
 
 /// What stands behind a layer: an activation, then dropout.
 enum class Activation : int { none = 0, relu = 1, elu = 2 };

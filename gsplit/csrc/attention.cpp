@@ -90,8 +90,7 @@ void attention_shares(const RowEdges& edges, Matrix<T> powers, Matrix<T> own_pow
 template <class T>
 void attention_backward(const RowEdges& edges, Matrix<const T> source, Matrix<const T> destination, T slope,
                         Matrix<const T> shares, Matrix<const T> own_shares, Matrix<T> gradients,
-                        Matrix<T> own_gradients, Matrix<T> destination_gradients, Matrix<const T> sums,
-                        int threads) {
+                        Matrix<T> own_gradients, Matrix<T> destination_gradients, Matrix<const T> sums, int threads) {
   check_edges(edges, source.rows, -1);
   const int64_t heads = heads_of(edges, gradients, own_gradients);
   heads_of(edges, shares, own_shares);
@@ -143,8 +142,7 @@ void attention_backward(const RowEdges& edges, Matrix<const T> source, Matrix<co
                                     Matrix<T>, int);                                                            \
   template void attention_shares<T>(const RowEdges&, Matrix<T>, Matrix<T>, int);                                \
   template void attention_backward<T>(const RowEdges&, Matrix<const T>, Matrix<const T>, T, Matrix<const T>,    \
-                                      Matrix<const T>, Matrix<T>, Matrix<T>, Matrix<T>,              \
-                                      Matrix<const T>, int);
+                                      Matrix<const T>, Matrix<T>, Matrix<T>, Matrix<T>, Matrix<const T>, int);
 GSPLIT_INSTANTIATE(float)
 GSPLIT_INSTANTIATE(double)
 

@@ -18,6 +18,7 @@ from gsplit import TrainConfig
 from gsplit.data import Schema
 from gsplit.engine.objective import mini_batch_loss, objective_of
 from gsplit.engine.rows.trained import initial_rows
+from gsplit.engine.typed.refused import check_trained
 from gsplit.errors import InputError
 from gsplit.runs import checkpoint
 from gsplit.sampling import reach_of
@@ -159,6 +160,13 @@ def test_what_several_types_do_not_go_with_is_refused_in_a_line(typed, tmp_path,
     with pytest.raises(InputError, match=line_with(*words)):
         gsplit.train(config=config)
     assert not (tmp_path / "run").exists()
+
+
+def test_rows_that_are_trained_stay_on_one_host(typed, tmp_path):
+    config = run_for(config_for(typed(2).path, tmp_path / "run", **RGCN), 2).config
+    check_trained(config, typed(2))
+    with pytest.raises(InputError, match=line_with("--train-features 4", "2 hosts")):
+        check_trained(replace(config, hosts=2), typed(2))
 
 
 def test_weights_of_another_schema_are_no_beginning(here, typed, tmp_path):

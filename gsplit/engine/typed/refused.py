@@ -61,12 +61,19 @@ def check_flags(config: TrainConfig, layout: Layout, *, handed_over: bool) -> No
 
 
 def check_trained(config: Resolved, layout: Layout) -> None:
-    """Refuse features that are trained where several trainers would have to load a row.
+    """Refuse features that are trained where several trainers would have to load a row, or several hosts.
 
     Raises:
         InputError: with what to do.
     """
-    if layout.graph.schema.is_typed and config.train_features is not None and config.split_group != config.gpus:
+    if not layout.graph.schema.is_typed or config.train_features is None:
+        return
+    if config.hosts > 1:
+        raise InputError(
+            f"--train-features {config.train_features} keeps the rows of several types in one host's memory, and there "
+            f"are {config.hosts} hosts; train on one, or give all types features"
+        )
+    if config.split_group != config.gpus:
         raise InputError(
             f"--train-features {config.train_features} gives each row to one trainer, and groups of "
             f"{config.split_group} of {config.gpus} trainers load it each for themselves; use --strategy split "
