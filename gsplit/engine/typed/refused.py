@@ -70,8 +70,8 @@ def check_trained(config: Resolved, layout: Layout) -> None:
         return
     if config.hosts > 1:
         raise InputError(
-            f"--train-features {config.train_features} keeps the rows of several types in one host's memory, and there "
-            f"are {config.hosts} hosts; train on one, or give all types features"
+            f"--train-features {config.train_features} keeps the rows of several types in one host's memory, and "
+            f"there are {config.hosts} hosts; train on one, or give all types features"
         )
     if config.split_group != config.gpus:
         raise InputError(
