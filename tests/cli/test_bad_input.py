@@ -149,7 +149,7 @@ FLAGS = [
     ((*FULL, "--replication", "2"), "--replication, 2, --algorithm 1.5d"),
     ((*FULL, "--gpus", "5", "--algorithm", "2d"), "2d, 5, 1d"),
     ((*FULL, "--gpus", "3", "--algorithm", "1d-sparse"), "layout, 2, --parts 3"),
-    ((*FULL, "--model", "gat", "--algorithm", "columns"), "columns, gat"),
+    ((*FULL, "--model", "gat", "--algorithm", "columns"), "--grid 1,1,2, --out-heads 1"),
     ((*FULL, "--num-layers", "300"), "--num-layers, 300, --strategy full, 250"),
     ((*FULL, "--algorithm", "rotate"), "--algorithm rotate, --model gcn, --algorithm"),
     ((*GCN, "--norm", "batch"), "rotate, --norm batch"),
