@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from gsplit.config.fields import Checked, Range
 from gsplit.config.flags import Positional
 from gsplit.config.parallel import Device
-from gsplit.config.sampling import check_fan_out
+from gsplit.config.sampling import FanOutOf, check_fan_out, fan_outs_by_name
 from gsplit.errors import InputError
 
 What = Literal["classes", "values", "probabilities", "logits", "embeddings", "scores", "neighbours"]
@@ -74,6 +74,9 @@ class PredictConfig(Checked):
     fan_out: tuple[int, ...] = ()
     """Neighbours drawn per hop, one number for each layer of the model, as in training. By default all neighbours
     count, exactly."""
+    fan_out_of: FanOutOf | None = None
+    """On a graph of several types, beside --fan-out: other numbers for some relations, as in training; 0 draws none,
+    -1 takes all. From Python also a mapping, {("author", "writes", "paper"): (5, 5)}."""
     batch_size: Annotated[int, Range(1)] = 4096
     """Vertices of one mini-batch, with --fan-out, over ALL trainers together."""
     seed: Annotated[int, Range(0)] = 0
@@ -97,6 +100,11 @@ class PredictConfig(Checked):
         super().__post_init__()
         if self.fan_out:
             check_fan_out(self.fan_out)
+        elif self.fan_out_of:
+            raise InputError(
+                f"--fan-out-of {self.fan_out_of} needs --fan-out, the numbers of the other relations, such as 10,10; "
+                "without it all neighbours count"
+            )
         if self.layer is not None and self.what != "embeddings":
             raise InputError(f"--layer is for --what embeddings, not for {self.what or 'classes'}")
         if self.type is not None and self.what != "embeddings":
@@ -113,7 +121,12 @@ class PredictConfig(Checked):
     @property
     def draws(self) -> bool:
         """True where neighbours are drawn at some hop."""
-        return any(each >= 0 for each in self.fan_out)
+        return any(each >= 0 for numbers in (self.fan_out, *self.fan_outs_of.values()) for each in numbers)
+
+    @property
+    def fan_outs_of(self) -> dict[str, tuple[int, ...]]:
+        """The fan-outs of relations that have their own, by the names that they were given."""
+        return fan_outs_by_name(self.fan_out_of)
 
     def level(self, num_layers: int, *, links: bool = False) -> int:
         """The level of the model whose vectors are computed; ``num_layers`` for the logits.

@@ -80,8 +80,11 @@ _FAN_OUT_OF = re.compile(r"(?P<relation>[^,].*?)=(?P<numbers>\s*-?\d+\s*(?:,\s*-
 """A relation and its numbers. The name ends at the first ``=`` with nothing but numbers before the next name."""
 
 
-def fan_outs_by_name(text: str | None) -> dict[str, tuple[int, ...]]:
+def fan_outs_by_name(text: FanOutOf | None) -> dict[str, tuple[int, ...]]:
     """Read what ``--fan-out-of`` says: fan-outs by the names that it gives relations; none where it was not given.
+
+    Args:
+        text: as a configuration has it, which makes one of a mapping.
 
     Raises:
         InputError: for what is no relation with numbers, a relation that is there twice, and numbers below -1.
@@ -90,6 +93,7 @@ def fan_outs_by_name(text: str | None) -> dict[str, tuple[int, ...]]:
         >>> fan_outs_by_name("author__writes__paper=5,5,cites=0,10")
         {'author__writes__paper': (5, 5), 'cites': (0, 10)}
     """
+    assert not isinstance(text, Mapping)
     found: dict[str, tuple[int, ...]] = {}
     rest = text or ""
     while rest:
@@ -156,7 +160,11 @@ def takes_all(fan_out: tuple[int, ...]) -> bool:
     return all(number == -1 for number in fan_out)
 
 
-FanOutOf = Annotated[str, Canonical(_fan_out_of), Repeated, Takes("RELATION=N,N,...")]
+FanOutOf = (
+    Annotated[str, Canonical(_fan_out_of), Repeated, Takes("RELATION=N,N,...")]
+    | Mapping[str | tuple[str, str, str], Sequence[int]]
+)
+"""A text, which a configuration makes of a mapping, too."""
 LayerSizes = Annotated[tuple[int, ...], Accepted(_check_sizes)]
 Subgraph = Annotated[str, Accepted(_check_subgraph)]
 
@@ -190,7 +198,7 @@ class SamplingConfig(Checked):
     ] = None
     """Where there are several relations: other numbers than --fan-out for some, as many, as
     author__writes__paper=5,5,paper__cites__paper=0,10; 0 draws none, -1 takes all. A name that one relation alone has
-    is enough. From Python a mapping."""
+    is enough. From Python also a mapping of names, or of triples: {("author", "writes", "paper"): (5, 5)}."""
     layer_sizes: Annotated[
         LayerSizes | None,
         Only(strategy=SAMPLED),

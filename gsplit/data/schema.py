@@ -114,9 +114,8 @@ class Schema:
             return whole.index(name)
         found = [number for number, each in enumerate(self.relations) if each.name == name]
         if not found:
-            raise InputError(
-                _unknown("relation", name, [*whole, *dict.fromkeys(each.name for each in self.relations)])
-            )
+            names = dict.fromkeys(each.name for each in self.relations)
+            raise InputError(_unknown("relation", name, whole, names))
         if len(found) > 1:
             raise InputError(f"relations called {name!r}: {', '.join(whole[each] for each in found)}; say which")
         return found[0]
@@ -146,9 +145,9 @@ class Schema:
         return hops
 
 
-def _unknown(what: str, name: str, known: Iterable[str]) -> str:
-    """Return that there is no type or relation of a name, and the nearest names."""
+def _unknown(what: str, name: str, known: Iterable[str], short: Iterable[str] = ()) -> str:
+    """Return that there is no type or relation of a name, and the nearest names, short ones among them."""
     names = list(known)
-    near = difflib.get_close_matches(name, names, n=2)
+    near = difflib.get_close_matches(name, [*names, *short], n=2)
     said = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(names[:20]) or 'none'}"
     return f"there is no {what} {name!r}; {said}"

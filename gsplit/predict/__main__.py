@@ -19,6 +19,7 @@ def command(arguments: list[str], prog: str = PROG) -> None:
 
     values = predict(**vars(config))
     drawn = ",".join("all" if each < 0 else str(each) for each in config.fan_out)
+    drawn += f", {config.fan_out_of}" if config.fan_out_of else ""
     over = f"neighbours drawn by hop: {drawn}" if config.draws else "all neighbours"
     kind = config.what or ("classes" if values.dtype.kind in "iu" else "values")
     form = values.dtype if values.dtype.names is None else values.dtype["score"]

@@ -43,6 +43,7 @@ from gsplit.predict.graphs import (
     check_trained,
     check_widths,
     class_names,
+    own_fan_outs,
     type_of_vectors,
     with_features,
 )
@@ -136,6 +137,7 @@ def predict(
     check_schema(config.run, signature, opened)
     reach = loaded.reach if isinstance(loaded, TypedLayeredModel) else None
     type_, types = type_of_vectors(config.type, level, reach, opened), _trained_types(opened, reach, trained)
+    own = own_fan_outs(config, reach, level, type_, opened)
     if reach is not None:
         check_widths(config.run, signature, reach, opened, types)
     if trained is not None:
@@ -189,6 +191,7 @@ def predict(
                 type_=type_,
                 trained_types=types,
                 fan_out=config.fan_out,
+                fan_out_of=own,
                 batch_size=config.batch_size,
                 seed=config.seed,
                 of_pairs=_pair_spec(config, what, decoder, width),

@@ -41,6 +41,7 @@ from gsplit.predict.output import FEATURES, VALUES, VERTICES, create_values
 from gsplit.predict.pairs import PairSpec, write_share
 from gsplit.predict.vertices import Request
 from gsplit.sampling import Neighbours, TypedSampler, sampler_of, split_offsets, typed_sampler_of, within
+from gsplit.sampling.rule import FanOutOf
 
 Chunks = Iterator[tuple[NDArray[np.int64], Tensor]]
 """Layout ids [n] of this trainer's vertices, and their vectors [n, width]."""
@@ -74,6 +75,8 @@ class PredictSpec:
     """Numbers of the types whose features were trained: the folder also holds these, which stand for the graph's."""
     fan_out: tuple[int, ...]
     """One for each layer; empty for all neighbours, exactly."""
+    fan_out_of: FanOutOf = ()
+    """The relations with others, by number."""
     batch_size: int
     seed: int
     of_pairs: PairSpec | None = None
@@ -145,12 +148,14 @@ def _loader(
 
 def _sampler(model: Any, loader: SplitLoader | TypedSplitLoader, world: int, spec: PredictSpec) -> TypedSampler:
     """What draws the neighbours of the vertices asked for, by the relations that the model has weights for."""
-    layout, fan_outs = loader.layout, spec.fan_out[spec.num_layers - spec.level :]
+    layout, left_out = loader.layout, spec.num_layers - spec.level
+    fan_outs = spec.fan_out[left_out:]
     options: dict[str, Any] = {"seed": spec.seed, "edge_ids": loader.weights}
     where = layout, split_offsets(layout, world)
     if isinstance(loader, SplitLoader):
         return sampler_of(*where, fan_outs=fan_outs, **options)
-    by_relation = Neighbours(fan_out=fan_outs).fan_outs(len(layout.graph.adjacencies))
+    rule = Neighbours(fan_out=spec.fan_out, fan_out_of=spec.fan_out_of)
+    by_relation = rule.fan_outs(len(layout.graph.adjacencies))[left_out:]
     drawn = within(model.reach, by_relation, spec.level)
     return typed_sampler_of(*where, fan_outs=drawn, target_type=spec.type_, **options)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
+from gsplit.config.predict import PredictConfig
 from gsplit.data import Layout
 from gsplit.data.append import grown_from
 from gsplit.data.graph import Task
@@ -17,7 +18,9 @@ from gsplit.data.labels.class_names import names_described
 from gsplit.data.layout import FILE as LAYOUT
 from gsplit.errors import InputError
 from gsplit.models.typed import is_of_types
-from gsplit.sampling import Reach
+from gsplit.sampling import Neighbours, Reach, reach_of, within
+from gsplit.sampling.named import fan_out_of_relations
+from gsplit.sampling.rule import FanOutOf
 
 logger = logging.getLogger(__name__)
 
@@ -142,6 +145,34 @@ def type_of_vectors(name: str | None, level: int, reach: Reach | None, layout: L
             "of these, or another --layer"
         )
     return number
+
+
+def own_fan_outs(config: PredictConfig, reach: Reach | None, level: int, type_: int, layout: Layout) -> FanOutOf:
+    """The relations that have fan-outs of their own, by number.
+
+    Args:
+        config: as asked for.
+        reach: of the model; None where there is one type.
+        level: of the vectors.
+        type_: number of the type that they are of.
+        layout: to predict on.
+
+    Raises:
+        InputError: for what ``--fan-out-of`` says of relations that are not there, or that the model does not draw.
+    """
+    schema = layout.graph.schema
+    own = fan_out_of_relations(config.fan_outs_of, config.fan_out, schema, layout.graph.target)
+    if reach is None or not own:
+        return own
+    fan_outs = Neighbours(fan_out=config.fan_out).fan_outs(len(schema.relations))
+    drawn = set().union(*reach_of(reach.ends, within(reach, fan_outs[-level:], level), type_).relations)
+    for number, _ in own:
+        if number not in drawn:
+            raise InputError(
+                f"--fan-out-of {schema.relations[number]} has no effect: vectors of level {level} of type "
+                f"{schema.types[type_].name} are made without it, by the model of {config.run}; drop it"
+            )
+    return own
 
 
 def _different(there: list[str], learned: list[str]) -> str:

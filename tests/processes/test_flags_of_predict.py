@@ -44,6 +44,7 @@ PREDICT: Table = {
     **dict.fromkeys(("pairs", "top_k", "candidates", "known"), "of a run of links: test_predict_pairs.py"),
     "layer": Row(value=1, see=values, base=EMBEDDINGS),
     "type": "of graphs of several types: test_typed_predictions.py",
+    "fan_out_of": "of graphs of several types: test_typed_predictions.py",
     "fan_out": Row(value=(2, 2, 2), see=values, base={"what": "logits"}),
     "batch_size": Row(value=50, see=values, base=SAMPLED),
     "seed": Row(value=1, see=values, base=SAMPLED),

@@ -124,6 +124,26 @@ def test_sampled_vectors_do_not_depend_on_layouts_and_trainers(run, typed, predi
     np.testing.assert_allclose(whole, exact, rtol=0, atol=1e-12)
 
 
+def test_relations_may_have_fan_outs_of_their_own(run, typed, predict):
+    """Relation r2 was trained with 0 at the first hop, so the model has no weights for it there."""
+    model = gsplit.load(run)
+    assert isinstance(model, RGCN)
+    into = {f"r{number}": (-1, -1) for number in model.reach.relations[1]}
+    few = {"what": "logits", "fan_out": (1, 1), "vertices": ASKED}
+    exact, ones = np.load(run / "predictions.npy")[ASKED], predict(run, typed(2), **few)
+    found = predict(run, typed(3), **few, fan_out_of=into, gpus=2)
+    np.testing.assert_allclose(found, exact, rtol=0, atol=1e-12)
+    other = predict(run, typed(2), **few, fan_out_of="r2=5,-1")
+    assert np.abs(other - exact).max() > 1e-3 < np.abs(other - ones).max()
+    hidden = {"what": "embeddings", "type": "t1", "vertices": ASKED}
+    exact = predict(run, typed(2), **hidden)
+    drawn, none = (predict(run, typed(2), **hidden, fan_out=(7, 1), fan_out_of={"r1": (7, n)}) for n in (-1, 0))
+    np.testing.assert_allclose(drawn, exact, rtol=0, atol=1e-12)
+    assert np.abs(none - exact).max() > 1e-3
+    with pytest.raises(InputError, match=line_with("--fan-out-of t1__r0__t0, no effect, level 1, type t1")):
+        predict(run, typed(2), **hidden, fan_out=(7, 1), fan_out_of={"r0": (7, 1)})
+
+
 @pytest.mark.parametrize("flags", [{"model": "rgat"}, {"model": "sage"}, {"edge_weights": True}], ids=str)
 def test_other_models_and_weights_of_edges(pool, predict, tmp_path, flags):
     graph = random_typed_graph(4, 6, seed=38, weighted=True)
@@ -202,6 +222,9 @@ def test_a_graph_of_another_schema_is_refused(plain, tmp_path, changed, words):
         ({"vertices": [10**6]}, "1000000, of type t0"),
         ({"fan_out": (3,)}, "--fan-out, 1, 2"),
         ({"fan_out": (3, 3), "gpus": 3}, "2 parts, --gpus 2"),
+        ({"fan_out": (3, 3), "fan_out_of": "r9=1,1"}, "--fan-out-of, relation 'r9', t3__r1__t1, t0__r2__t0"),
+        ({"fan_out": (3, 3), "fan_out_of": {"r2": (1,)}}, "--fan-out-of r2, 1 numbers, 2"),
+        ({"fan_out_of": "r2=1,1"}, "--fan-out-of r2=1,1 needs --fan-out"),
     ],
 )
 def test_what_cannot_be_asked_for_is_refused(run, typed, tmp_path, options, words):

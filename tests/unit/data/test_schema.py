@@ -65,3 +65,8 @@ def test_what_does_not_fit_is_refused(make, message):
     with pytest.raises(InputError) as refused:
         make()
     assert message in str(refused.value)
+
+
+def test_each_relation_is_listed_once():
+    with pytest.raises(InputError, match=r"'zz'; there are paper__cites__paper, author__writes__paper$"):
+        Schema(TYPES, RELATIONS[:2]).relation_number("zz")
