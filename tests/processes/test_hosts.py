@@ -19,6 +19,7 @@ from support.links import linked_layouts
 from support.runs import all_equal, config_for, records
 from support.runs_of_hosts import assert_same_run, counted, trained_on
 from support.sent_between import assert_sent_between
+from support.typed_graphs import lay_out_types, random_typed_graph, with_features
 
 from experiments.micro.overlap import read_trace, trainers_of
 from gsplit.config.train import TrainConfig
@@ -259,11 +260,15 @@ def test_files_are_read_by_trainer_0_alone(pool):
 
 def test_scripts_that_somebody_starts_once_a_trainer(pool, layouts, tmp_path):
     """With samplers, memory by sockets and a run after the other, held against trainers that GSplit starts."""
-    changes = {"plain": {}, "over": {"split_group": 4}, "alone": {"samplers": 0, "evaluate": "sampled"}}
-    configs = {
-        name: config_for(layouts(4).path, tmp_path / name, precision="64", epochs=1, **{"samplers": 1, **each})
-        for name, each in changes.items()
+    typed = lay_out_types(with_features(random_typed_graph(4, 6, seed=38)), tmp_path / "typed", parts=4).path
+    changes: dict[str, dict[str, Any]] = {
+        "plain": {},
+        "over": {"split_group": 4},
+        "alone": {"samplers": 0, "evaluate": "sampled"},
+        "types": {"layout": typed, "model": "rgcn"},
     }
+    common = {"layout": layouts(4).path, "precision": "64", "epochs": 1, "samplers": 1}
+    configs = {name: config_for(out=tmp_path / name, **{**common, **each}) for name, each in changes.items()}
     summaries = train_placed(tmp_path / "placed", 2, 2, [given(config) for config in configs.values()])
     for left in (tmp_path / "placed").glob("rank-*-memory"):
         memory = json.loads(left.read_text())  # of that training alone, and no slots

@@ -10,7 +10,7 @@ import torch
 from support.messages import line_with, says
 from support.predictions import InPool
 from support.runs import config_for, train_in_trainer
-from support.typed_graphs import lay_out_types, random_typed_graph
+from support.typed_graphs import lay_out_types, random_typed_graph, with_features
 from support.typed_models import dense_levels
 
 import gsplit
@@ -39,11 +39,6 @@ def featured(tmp_path_factory):
     """The same, and all types have features."""
     folder = tmp_path_factory.mktemp("featured")
     return lambda parts: lay_out_types(with_features(typed_graph()), folder, parts=parts)
-
-
-def with_features(graph, seed=0):
-    rows = np.random.default_rng(seed).standard_normal((graph.schema.types[3].num_vertices, 4)).astype(np.float32)
-    return replace(graph, features_by_type=(*graph.features_by_type[:3], rows))
 
 
 def trained(pool, layout, out, world=2, **flags):

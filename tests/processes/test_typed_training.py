@@ -10,7 +10,7 @@ import torch
 from support import pool as pool_module
 from support.messages import line_with
 from support.runs import all_equal, config_for, records, run_for, train_in_trainer
-from support.typed_graphs import lay_out_types, random_typed_graph
+from support.typed_graphs import lay_out_types, random_typed_graph, with_features
 from support.typed_models import dense_levels
 
 import gsplit
@@ -52,9 +52,19 @@ def typed(tmp_path_factory):
     ],
 )
 def test_after_5_epochs_in_float64_the_logits_of_all_targets_agree(pool, typed, tmp_path, world, options):
+    train_alone_and_together(pool, pool, typed, tmp_path, world, options)
+
+
+@pytest.mark.cases(1)
+@pytest.mark.parametrize("options", OPTIONS)
+def test_five_trainers_agree_too(pool, pool_of_five, typed, tmp_path, options):
+    train_alone_and_together(pool, pool_of_five, typed, tmp_path, 5, options)
+
+
+def train_alone_and_together(pool, pool_of_world, typed, tmp_path, world, options):
     flags = {**RGCN, **OPTIONS[options], "epochs": 5, "validate_every": 2}
     alone, *_ = pool.run(1, train_in_trainer, config_for(typed(1).path, tmp_path / "1", **flags))
-    together = pool.run(world, train_in_trainer, config_for(typed(world).path, tmp_path / "P", **flags))
+    together = pool_of_world.run(world, train_in_trainer, config_for(typed(world).path, tmp_path / "P", **flags))
     assert np.abs(alone["logits"] - together[0]["logits"]).max() <= 1e-8
     assert alone["summary"]["loss"] == pytest.approx(together[0]["summary"]["loss"], rel=1e-10)
     assert alone["summary"]["best_epoch"] == together[0]["summary"]["best_epoch"]
@@ -67,10 +77,7 @@ def test_after_5_epochs_in_float64_the_logits_of_all_targets_agree(pool, typed, 
 
 def test_groups_and_data_parallelism_learn_the_same_of_micro_batches(pool, typed, tmp_path):
     """Of a graph whose types all have features; draws are those of micro-batches, so all neighbours are taken."""
-    graph = random_typed_graph(4, 6, seed=38)
-    rows = np.random.default_rng(0).standard_normal((graph.schema.types[3].num_vertices, 3)).astype(np.float32)
-    graph = replace(graph, features_by_type=(*graph.features_by_type[:3], rows))
-    layout = lay_out_types(graph, tmp_path, parts=4).path
+    layout = lay_out_types(with_features(random_typed_graph(4, 6, seed=38)), tmp_path, parts=4).path
     flags = {"model": "rgcn", "precision": "64", "fan_out": (-1, -1)}
     ways = {1: {}, 2: {"strategy": "data"}, 4: {"split_group": 2}}
     found = [

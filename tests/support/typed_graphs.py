@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -91,6 +92,12 @@ def random_typed_graph(
         test_idx=np.sort(order[3 * n // 4 :]),
         num_classes=classes,
     )
+
+
+def with_features(graph: TypedGraph, seed=0) -> TypedGraph:
+    """A random typed graph whose last type has features, too."""
+    rows = np.random.default_rng(seed).standard_normal((graph.schema.types[-1].num_vertices, 4)).astype(np.float32)
+    return replace(graph, features_by_type=(*graph.features_by_type[:-1], rows))
 
 
 def assert_equal_typed_graphs(got, wanted) -> None:
