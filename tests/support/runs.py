@@ -13,9 +13,10 @@ import torch
 from gsplit.config.train import TrainConfig
 from gsplit.data import open_layout
 from gsplit.engine.run import Run
+from gsplit.engine.sampled import Sampled
 from gsplit.host import SharedBuffer
 from gsplit.launch.resolve import resolve
-from gsplit.sampling import Neighbours
+from gsplit.sampling import MicroBatches
 from gsplit.supply.pipes import TrainerEnd
 from gsplit.supply.ring import Handle, Ring
 from gsplit.supply.tickets import Position, tickets
@@ -24,7 +25,6 @@ from gsplit.train.own_loop import NOTHING, train_by
 from gsplit.train.summary import finish
 from gsplit.train.trainer import Trainer
 from support import pool as pool_module
-from support.samplers import micro_batches_of
 
 
 def run_for(config: TrainConfig, world: int, model=None, resume=False) -> Run:
@@ -79,23 +79,14 @@ def observed_in_trainer(member, run, backwards=False, handed=NOTHING):
 
 
 def sampled_backwards(run: Run) -> tuple:
-    """For a single trainer: the mini-batches of the first epoch, the last finished first.
+    """For a single trainer: the mini-batches of the only epoch, the last finished first.
 
     Its end of the supply comes before the other ends of its pipes, which have to stay open.
     """
-    config, layout = run.config, open_layout(run.layout, typed=True)
-    rule = Neighbours(fan_out=config.fan_out)
-    micro_batches = micro_batches_of(
-        layout,
-        micro_batches=run.strategy.micro_batches,
-        splits=run.strategy.splits,
-        fixed_shares=run.strategy.fixed_shares,
-        rule=rule,
-        batch_size=config.batch_size,
-        seed=config.seed,
-        edge_ids=False,
-    )
-    todo = list(tickets(rule.num_batches(layout, batch_size=config.batch_size), 1, Position()))
+    assert run.config.epochs <= 1  # all are in the pipe before any is taken out
+    layout, engine = open_layout(run.layout, typed=True), Sampled()
+    micro_batches = MicroBatches(layout, engine.sampling(run, layout))
+    todo = list(tickets(engine.num_batches(run, layout), 1, Position()))
     slots = [SharedBuffer(f"test-slot-{slot}") for slot in range(len(todo))]
     heard, launcher = multiprocessing.Pipe(duplex=False)
     launcher_hears, released = multiprocessing.Pipe(duplex=False)
@@ -108,7 +99,8 @@ def sampled_backwards(run: Run) -> tuple:
 class InPool:
     """In place of the processes that ``gsplit.train`` starts, for ``monkeypatch``.
 
-    Trainers sample for themselves; only a single one that wants a sampler finds its mini-batches finished backwards.
+    Trainers sample for themselves; only a single one that wants a sampler for one epoch finds its mini-batches
+    finished backwards.
     """
 
     def __init__(self, pool):
@@ -119,7 +111,7 @@ class InPool:
         return self
 
     def join(self, supply):
-        backwards = self._run.trainers == 1 and self._run.samplers > 0
+        backwards = self._run.trainers == 1 and self._run.samplers > 0 and self._run.config.epochs <= 1
         self.results = self._pool.run(self._run.trainers, observed_in_trainer, self._run, backwards, self._handed)
         return [result["summary"] for result in self.results]
 
