@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import hashlib
 import logging
@@ -161,27 +162,22 @@ def pool(living_pool):
 
 
 @pytest.fixture(scope="module")
-def living_pool_of_five():
-    with _living("cpu", 5) as living:
-        yield living
+def living_larger_pools():
+    """living_larger_pools(size): as living_pool, of so many trainers, which are always together."""
+    with contextlib.ExitStack() as stack:
+        found = functools.cache(lambda size: stack.enter_context(_living("cpu", size)))
+        yield lambda size: found(size)()
 
 
 @pytest.fixture
-def pool_of_five(living_pool_of_five):
-    """Five trainers; worlds of fewer are pool's."""
-    return living_pool_of_five()
-
-
-@pytest.fixture(scope="module")
-def living_pool_of_six():
-    with _living("cpu", 6) as living:
-        yield living
+def pool_of_five(living_larger_pools):
+    return living_larger_pools(5)
 
 
 @pytest.fixture
-def pool_of_six(living_pool_of_six):
-    """Six trainers, as three hosts of two are."""
-    return living_pool_of_six()
+def pool_of_six(living_larger_pools):
+    """As three hosts of two are."""
+    return living_larger_pools(6)
 
 
 @pytest.fixture(scope="module")

@@ -61,7 +61,7 @@ class ParallelConfig(Checked):
         bool,
         Only(strategy="full"),
         Only(algorithm=("auto", "shared", "1d", "1d-sparse", "1.5d", "2d", "3d", "columns")),
-        Only(model=("sage", "gcn", "gat")),
+        Only(layers_known=True),
         COST,
     ] = False
     """full: keep the inputs of layers alone for backward, and compute all but the last again there: less memory, for

@@ -38,6 +38,7 @@ def facts_of(
         "task": task,
         "several_types": several_types or Not("where vertices are of one type"),
         "built_in_loss": is_built_in(own_loss),
+        "layers_known": described.layers_known or Not(f"on the model {described.name}, whose layers are its own"),
         "features_trained": several_types or config.strategy == "full" or Not(f"with --strategy {config.strategy}"),
         "features_read": several_types
         or config.train_features is None

@@ -237,7 +237,8 @@ def _shares(operator: GridAttention, source: Tensor, destination: Tensor, slope:
     of_row, total = None, _sums_of_values(operator, powers)
     if operator.moves.sides[COLUMNS].size > 1:
         moves, packed = operator.of_scores, torch.cat([highest, total], dim=1)
-        of_all = moves.gather(moves.reduce_scatter(packed, across, COLUMNS, joined=joined_powers), across, COLUMNS)
+        of_own = moves.start_reduce_scatter(packed, across, COLUMNS, joined=joined_powers)()
+        of_all = moves.gather(of_own, across, COLUMNS)
         of_highest, total = of_all.chunk(2, dim=1)
         of_row = (highest - of_highest).exp() / total
     # A row without edges anywhere has no total, and one without edges here has no highest.

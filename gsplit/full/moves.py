@@ -162,19 +162,9 @@ class Moves:
 
         return _once(rows)
 
-    def reduce_scatter(
-        self,
-        y: Tensor,
-        sizes: Sequence[int],
-        axis: str,
-        way: str = "forward",
-        joined: Callable[[Tensor], Tensor] | None = None,
-    ) -> Tensor:
-        """Sums of the own rows, [n, D], for partial sums y [sum(sizes), D] of everyone's along ``axis``.
-
-        ``joined`` makes something else than their sum of the parts [G, n, D], where it is given.
-        """
-        return self.start_reduce_scatter(y, sizes, axis, way, joined)()
+    def reduce_scatter(self, y: Tensor, sizes: Sequence[int], axis: str, way: str = "forward") -> Tensor:
+        """Sums of the own rows, [n, D], for partial sums y [sum(sizes), D] of everyone's along ``axis``."""
+        return self.start_reduce_scatter(y, sizes, axis, way)()
 
     def start_reduce_scatter(
         self,
@@ -184,7 +174,10 @@ class Moves:
         way: str = "forward",
         joined: Callable[[Tensor], Tensor] | None = None,
     ) -> Callable[[], Tensor]:
-        """Begin to :meth:`reduce_scatter`; what is returned waits for the parts, and gives their sums."""
+        """Begin to :meth:`reduce_scatter`; what is returned waits for the parts, and gives their sums.
+
+        ``joined`` makes something else than their sum of the parts [G, n, D], where it is given.
+        """
         side = self.sides[axis]
         if side.size == 1:
             return lambda: y

@@ -77,6 +77,8 @@ class Described:
     """A model that was handed over; None for one that the signature names."""
     unused: tuple[str, ...]
     """Fields of the configuration that the model takes nothing of."""
+    layers_known: bool
+    """Whether it is one of ours, whose layers can be computed one by one."""
     reads_stored_rows: bool
     """Whether it is one of ours that reads feature rows where they lie on the host."""
 
@@ -137,6 +139,7 @@ def describe(config: Placed, graph: GraphArrays, model: nn.Module | None) -> Des
         divisors=checked.divisors,
         pickled_model=None if model is None else checked.pickled,
         unused=tuple(name for name in OF_MODEL if name not in used),
+        layers_known=type(candidate) in OURS,
         reads_stored_rows=isinstance(candidate, LayeredModel)
         and type(candidate) in OURS
         and candidate.reads_stored_rows

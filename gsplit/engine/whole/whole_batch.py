@@ -32,6 +32,7 @@ from gsplit.full.reading.turning import turned_edges
 from gsplit.full.routes import all_other_rows, remote_sources, route_to
 from gsplit.full.shards import Shard, read_shard, with_loops
 from gsplit.full.whole_block import WholeBlock
+from gsplit.models.registry import OURS
 from gsplit.nn import GAT, GCN, SAGE, BatchComm, Block
 from gsplit.nn.exchange import Link
 from gsplit.nn.neighbourhood import Neighbourhood
@@ -85,7 +86,7 @@ class WholeBatches:
         self._labels = own.labels()
         self._loaded = features.take_counters()
         own.close()
-        self._recomputes = config.recompute and type(components.model) in (SAGE, GCN, GAT)
+        self._recomputes = config.recompute and type(components.model) in OURS
         self._seconds = time.perf_counter() - start_s
 
     def make(self, handle: Handle) -> MiniBatch:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from support.graphs import lay_out, random_graph
 from support.messages import line_with, says
+from torch_geometric.nn import GraphSAGE
 
 from gsplit import TrainConfig, cli
 from gsplit.config.rules import COST, RESULTS, marked
@@ -99,6 +100,15 @@ def test_a_dropout_of_nothing_is_not_refused_of_a_model_of_the_user_s(config, ca
     assert not caplog.records
     with pytest.raises(InputError, match=line_with("--dropout, 0.5, SAGE")):
         resolve(replace(config, dropout=0.5), model)
+
+
+def test_layers_of_a_model_of_the_user_s_are_not_computed_again(config, caplog):
+    asked = replace(config, **WHOLE, recompute=True)
+    for model in (None, SAGE(5, 4, 3, num_layers=1)):
+        warn(resolve(asked, model))
+    assert not caplog.records
+    warn(resolve(asked, GraphSAGE(5, 4, 1, 3)))
+    says(caplog.records[0].message, "--recompute, no effect, GraphSAGE")
 
 
 def test_of_the_whole_graph_no_sums_are_exchanged(config, caplog):
