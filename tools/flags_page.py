@@ -11,7 +11,7 @@ import inspect
 import math
 import re
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -148,7 +148,8 @@ def _kind(annotation: Any) -> str:
     if get_origin(annotation) is Annotated:
         return _kind(get_args(annotation)[0])
     if get_origin(annotation) in (Union, types.UnionType):
-        return " or ".join(_kind(arm) for arm in get_args(annotation) if arm is not type(None))
+        arms = (arm for arm in get_args(annotation) if arm is not type(None) and get_origin(arm) is not Mapping)
+        return " or ".join(_kind(arm) for arm in arms)  # a mapping is from Python alone
     if get_origin(annotation) is Literal:
         return "one of " + ", ".join(f"`{choice}`" for choice in get_args(annotation))
     if get_origin(annotation) is tuple:
