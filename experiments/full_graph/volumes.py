@@ -15,19 +15,17 @@ from numpy.typing import NDArray
 
 from experiments.full_graph import words
 from experiments.full_graph.graphs import REAL, graph_of
+from experiments.full_graph.statements import CAGNET, PLEXUS, statements
 from experiments.full_graph.words import WORD_BYTES, Grid, Model
 from gsplit.data import GraphArrays
 from gsplit.partition import methods
 from gsplit.partition.problem import Problem
 
-HIDDEN = 128
-PUBLISHED = (
-    Model(name="reddit", n=232_965, nnz=114_848_857, widths=(602, HIDDEN, HIDDEN, 41)),
-    Model(name="products", n=2_449_029, nnz=126_167_053, widths=(100, HIDDEN, HIDDEN, 47)),
-    Model(name="papers100M", n=111_059_956, nnz=1_726_745_828, widths=(100, HIDDEN, HIDDEN, 172)),
+SHOWN = (
+    *((PLEXUS[0], 8), (PLEXUS[1], 4), (PLEXUS[1], 8), (PLEXUS[1], 64), (PLEXUS[5], 8)),
+    *((model, 64) for model in PLEXUS[2:5]),
+    *((model, processes) for model in CAGNET for processes in (16, 64)),
 )
-"""Plexus, table 4 and section 6.1: three layers, hidden 128."""
-SHOWN = (("reddit", 8), ("products", 4), ("products", 8), ("products", 64), ("papers100M", 8))
 """Graphs and numbers of processes of the table."""
 PARTS = (4, 8)
 SPARSE_HIDDEN = 16
@@ -36,7 +34,7 @@ CUTS = 4
 
 
 def measure(data: Path, *, quick: bool, seed: int) -> dict[str, Any]:
-    """The tables of ``--words``: ``formulas``, ``needed``, ``sparse``."""
+    """The tables of ``--words``: ``formulas``, ``statements``, ``needed``, ``sparse``."""
     names = REAL[:2] if quick else REAL
     graphs = {name: graph_of(name, data) for name in names}
     needed, sparse = [], []
@@ -51,9 +49,9 @@ def measure(data: Path, *, quick: bool, seed: int) -> dict[str, Any]:
             needed.append(needed_row(name, graph, parts, counts))
             if graph.num_features:
                 sparse.append(sparse_row(name, graph, parts, counts["metis"]))
-    models = {model.name: model for model in PUBLISHED}
     return {
-        "formulas": [formula_row(models[name], processes) for name, processes in SHOWN],
+        "formulas": [formula_row(model, processes) for model, processes in SHOWN],
+        "statements": statements(),
         "needed": needed,
         "sparse": sparse,
     }
@@ -91,6 +89,7 @@ def formula_row(model: Model, processes: int) -> dict[str, Any]:
         "graph": model.name,
         "processes": processes,
         "widths": list(model.widths),
+        "hidden": model.widths[1],
         "cagnet_1d": both(words.cagnet_1d),
         "cagnet_15d": {way: None if best is None else gib(best[0]) for way, best in replicated.items()},
         "cagnet_15d_c": None if replicated["printed"] is None else replicated["printed"][1],

@@ -13,10 +13,11 @@ by the adjacency matrix and by a weight matrix f_(l-1) x f_l.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import isqrt
+from typing import NamedTuple
 
 WORD_BYTES = 4
 Grid = tuple[int, int, int]
@@ -58,12 +59,35 @@ def factorisations(processes: int) -> Iterator[Grid]:
     yield from ((a, b, processes // a // b) for a in divisors for b in divisors if processes // a % b == 0)
 
 
+class Move(NamedTuple):
+    """What a process receives of the others of one group in an epoch."""
+
+    words: float
+    """Numbers of 4 bytes."""
+    size: int
+    """Processes of the group."""
+    stride: int
+    """How far apart they are, in ranks: 1 where they follow one another."""
+
+
+def received(moves: Iterable[Move]) -> float:
+    """Words of all moves."""
+    return sum(move.words for move in moves)
+
+
 def cagnet_1d(model: Model, processes: int, *, printed: bool = False) -> float:
     """CAGNET, section IV-A.5: n f_(l-1) forward, n f_l backward and f_(l-1) f_l for the weights, each layer."""
-    rows = sum(model.n * (inputs + outputs) for inputs, outputs in model.layers)
     if printed:
-        return rows + model.weights
-    return gathered(rows, processes) + all_reduced(model.weights, processes)
+        return _rows(model) + model.weights
+    return received(moves_of_1d(model, processes))
+
+
+def moves_of_1d(model: Model, processes: int) -> list[Move]:
+    """The moves of :func:`cagnet_1d`: rows, and gradients of weights."""
+    return [
+        Move(gathered(_rows(model), processes), processes, 1),
+        Move(all_reduced(model.weights, processes), processes, 1),
+    ]
 
 
 def cagnet_15d(model: Model, processes: int, c: int, *, printed: bool = False) -> float:
@@ -77,12 +101,19 @@ def cagnet_15d(model: Model, processes: int, c: int, *, printed: bool = False) -
     """
     if processes % (c * c):
         raise ValueError(f"c * c = {c * c} does not divide {processes} processes")
-    rows = sum(model.n * (inputs + outputs) for inputs, outputs in model.layers)
     if printed:
-        return rows / c + rows * c / processes + model.weights
+        return _rows(model) / c + _rows(model) * c / processes + model.weights
+    return received(moves_of_15d(model, processes, c))
+
+
+def moves_of_15d(model: Model, processes: int, c: int) -> list[Move]:
+    """The moves of :func:`cagnet_15d`: rows, partial sums, gradients of weights; a process row has ranks in a row."""
     column = processes // c
-    moved = gathered(rows / c, column) + all_reduced(rows * c / processes, c)
-    return moved + all_reduced(model.weights, column)
+    return [
+        Move(gathered(_rows(model) / c, column), column, c),
+        Move(all_reduced(_rows(model) * c / processes, c), c, 1),
+        Move(all_reduced(model.weights, column), column, c),
+    ]
 
 
 def cagnet_2d(model: Model, processes: int, *, printed: bool = False) -> float:
@@ -97,17 +128,19 @@ def cagnet_2d(model: Model, processes: int, *, printed: bool = False) -> float:
     r = isqrt(processes)
     if r * r != processes:
         raise ValueError(f"{processes} processes are no square")
-    n, nnz = model.n, model.nnz
     if printed:
-        dense = sum(4 * n * (inputs + outputs) for inputs, outputs in model.layers)
-        return (dense + 2 * nnz * len(model.layers)) / r + model.weights
-    words = 0.0
-    for inputs, outputs in model.layers:
-        forward = nnz + 2 * n * inputs
-        backward = nnz + 2 * n * outputs
-        weights = n * (inputs + outputs)
-        words += gathered((forward + backward + weights) / r, r) + gathered(inputs * outputs, processes)
-    return words
+        dense = sum(4 * model.n * (inputs + outputs) for inputs, outputs in model.layers)
+        return (dense + 2 * model.nnz * len(model.layers)) / r + model.weights
+    return received(moves_of_2d(model, processes))
+
+
+def moves_of_2d(model: Model, processes: int) -> list[Move]:
+    """The moves of :func:`cagnet_2d`: A, T and A G along process rows, H and G along columns, then small matrices.
+
+    For the weights H moves along rows and A G along columns.
+    """
+    r = isqrt(processes)
+    return [*_of_summa(model, r, r), Move(gathered(model.weights, processes), processes, 1)]
 
 
 def cagnet_3d(model: Model, processes: int, *, printed: bool = False) -> float:
@@ -122,17 +155,30 @@ def cagnet_3d(model: Model, processes: int, *, printed: bool = False) -> float:
     r = round(processes ** (1 / 3))
     if r**3 != processes:
         raise ValueError(f"{processes} processes are no cube")
-    n, nnz = model.n, model.nnz
     if printed:
-        dense = sum(6 * n * (inputs + outputs) for inputs, outputs in model.layers)
-        return (dense + 2 * nnz * len(model.layers)) / r**2 + model.weights
-    words = 0.0
-    for inputs, outputs in model.layers:
-        forward = nnz + 4 * n * inputs
-        backward = nnz + 4 * n * outputs
-        weights = n * (inputs + outputs)
-        words += gathered((forward + backward + weights) / r**2, r) + gathered(inputs * outputs, processes)
-    return words
+        dense = sum(6 * model.n * (inputs + outputs) for inputs, outputs in model.layers)
+        return (dense + 2 * model.nnz * len(model.layers)) / r**2 + model.weights
+    return received(moves_of_3d(model, processes))
+
+
+def moves_of_3d(model: Model, processes: int) -> list[Move]:
+    """The moves of :func:`cagnet_3d`: those of 2D in a layer of the cube, and both products along its fibres."""
+    r = round(processes ** (1 / 3))
+    fibres = Move(gathered(2 * _rows(model) / r**2, r), r, r * r)
+    return [*_of_summa(model, r, r * r), fibres, Move(gathered(model.weights, processes), processes, 1)]
+
+
+def _rows(model: Model) -> float:
+    """Words of the rows of all layers, forward and backward."""
+    return sum(model.n * (inputs + outputs) for inputs, outputs in model.layers)
+
+
+def _of_summa(model: Model, r: int, pieces: int) -> list[Move]:
+    """Moves of A, T, A G and H along rows of r x r processes, and of H, G and A G along columns; each has a piece."""
+    inputs, outputs = (model.n * sum(pair[i] for pair in model.layers) for i in (0, 1))
+    in_rows = 2 * model.nnz * len(model.layers) + 2 * inputs + outputs
+    in_columns = inputs + 2 * outputs
+    return [Move(gathered(in_rows / pieces, r), r, 1), Move(gathered(in_columns / pieces, r), r, r)]
 
 
 def plexus(model: Model, grid: Grid, *, train_features: bool = True) -> float:
@@ -147,20 +193,27 @@ def plexus(model: Model, grid: Grid, *, train_features: bool = True) -> float:
         grid: (G_x, G_y, G_z) of the first layer.
         train_features: whether the inputs have gradients, as in the paper.
     """
-    words = 0.0
+    return received(moves_of_plexus(model, grid, train_features=train_features))
+
+
+def moves_of_plexus(model: Model, grid: Grid, *, train_features: bool = True) -> Iterator[Move]:
+    """The moves of :func:`plexus`, of layer after layer; ranks follow one another along Y, then X, then Z."""
     x, y, z = grid
+    along_x, along_y, along_z = (x, y), (y, 1), (z, x * y)
     for layer, (inputs, outputs) in enumerate(model.layers):
+        (x, _), (y, _), (z, _) = along_x, along_y, along_z
         h, q = model.n * inputs / (z * y), model.n * outputs / (z * x)
         f = model.n * inputs / (x * y)
         first = layer == 0
-        words += all_reduced(h, x) + all_reduced(q, y)
-        words += 3 * gathered(inputs * outputs / (y * x), z)
+        yield Move(all_reduced(h, x), *along_x)
+        yield Move(all_reduced(q, y), *along_y)
+        yield Move(3 * gathered(inputs * outputs / (y * x), z), *along_z)
         if first:
-            words += gathered(f, z)
+            yield Move(gathered(f, z), *along_z)
         if not first or train_features:
-            words += all_reduced(h, x) + (gathered(f, z) if first else all_reduced(f, z))
-        x, y, z = z, x, y
-    return words
+            yield Move(all_reduced(h, x), *along_x)
+            yield Move(gathered(f, z) if first else all_reduced(f, z), *along_z)
+        along_x, along_y, along_z = along_z, along_x, along_y
 
 
 def product(n: float, width: int, grid: Grid) -> float:

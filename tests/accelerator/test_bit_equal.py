@@ -69,6 +69,7 @@ TURNING = {**GCN, **WHOLE, "norm": "none", "algorithm": "rotate", "fan_out": (-1
 ROWS = {
     "1d": (2, {**WHOLE, "algorithm": "1d", "exchange_dtype": "bfloat16"}),
     "1d-sparse": (3, {**WHOLE, "algorithm": "1d-sparse", "train_features": 8}),
+    "1d-sparse, sums of rows": (4, {**GCN, **WHOLE, "algorithm": "1d-sparse", "exchange": "auto"}),
     "1.5d": (4, {**WHOLE, "algorithm": "1.5d", "model": "gcn"}),
     "2d": (4, {**WHOLE, "algorithm": "2d"}),
     "3d": (4, {**WHOLE, "algorithm": "3d", "grid": (1, 2, 2), "exchange_dtype": "bfloat16"}),

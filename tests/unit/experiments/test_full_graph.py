@@ -13,10 +13,13 @@ from support.graphs import random_graph
 from experiments.full_graph import __main__ as full_graph
 from experiments.full_graph import balance, volumes, words
 from experiments.full_graph.graphs import lattice
+from experiments.full_graph.machines import PERLMUTTER, SUMMIT, sums_by_plexus
+from experiments.full_graph.statements import CAGNET, PLEXUS, statements
 from experiments.full_graph.volumes import needed_rows
-from experiments.full_graph.words import Model
+from experiments.full_graph.words import Model, Move
 
-PRODUCTS = next(model for model in volumes.PUBLISHED if model.name == "products")
+BY_NAME = {model.name: model for model in PLEXUS}
+PRODUCTS = BY_NAME["products"]
 SMALL = Model(name="small", n=72 * 5, nnz=72 * 50, widths=(72, 144, 36))
 GIB = 2**28
 """Words."""
@@ -32,6 +35,48 @@ def test_published_figures_of_the_papers():
     assert words.cagnet_3d(PRODUCTS, 8, printed=True) == 12 * n * (both / 2) / 4 + 3 * 2 * nnz / 4 + small
 
 
+def test_moves_of_2d_and_3d_are_each_matrix_along_its_axis():
+    """Amazon on 8 x 8 and 4 x 4 x 4: what stands in CAGNET's algorithms, matrix by matrix."""
+    amazon = CAGNET[1]
+    inputs, outputs = (amazon.n * sum(pair[i] for pair in amazon.layers) for i in (0, 1))
+    rows, columns, _ = words.moves_of_2d(amazon, 64)
+    of_h, of_g, of_t, of_ag = inputs / 8, outputs / 8, inputs / 8, outputs / 8
+    assert rows == (pytest.approx((6 * amazon.nnz / 8 + of_t + of_ag + of_h) * 7 / 8), 8, 1)
+    assert columns == (pytest.approx((of_h + of_g + of_ag) * 7 / 8), 8, 8)
+    rows, _, fibres, _ = words.moves_of_3d(amazon, 64)
+    assert rows == (pytest.approx((6 * amazon.nnz + 2 * inputs + outputs) / 16 * 3 / 4), 4, 1)
+    assert fibres == (pytest.approx((2 * inputs + 2 * outputs) / 16 * 3 / 4), 4, 16)
+
+
+def test_groups_that_leave_a_node_share_its_links():
+    assert [SUMMIT.rate(Move(1, 36 // c, c)) for c in (1, 2, 4)] == [12.5e9, 6.25e9, pytest.approx(12.5e9 / 3)]
+    assert SUMMIT.rate(Move(1, 3, 2)) == 50e9
+    assert SUMMIT.one_gpu_a_node.rate(Move(1, 9, 4)) == 12.5e9
+    # Plexus, equation 4.6: along Z, over nodes, as many share as there are GPUs in X and Y, a node's at most.
+    assert [PERLMUTTER.rate(Move(1, 8, xy)) for xy in (1, 2, 4, 16)] == [1e11, 5e10, 2.5e10, 2.5e10]
+    assert PERLMUTTER.seconds([Move(5e9, 2, 2), Move(5e9, 1, 1)]) == pytest.approx(0.2)
+
+
+def test_plexus_finds_the_shape_slow_that_it_measured_slow():
+    """Its table 2: of 64 GPUs, U = (64, 1, 1) and V = (1, 64, 1) of equal work; V's rows are too narrow."""
+    first = Model(name="products", n=PRODUCTS.n, nnz=PRODUCTS.nnz, widths=(100, 128))
+    assert sums_by_plexus(first, (1, 64, 1)) > 2 * sums_by_plexus(first, (64, 1, 1))
+    root = (first.nnz * 100 / 8) ** 0.5
+    by_hand = 7.8e-4 * root + 7.8e-10 * root * first.n / 2 * 2 / 100 - 2.6e-10 * root * first.n / 2 * 2 / 100
+    assert sums_by_plexus(first, (2, 2, 2)) == pytest.approx(by_hand / 1000)
+
+
+def test_statements_of_the_papers():
+    rows = statements()
+    held = {row["said"]: row["holds"] for row in rows}
+    assert {row["figure"] for row in rows} == {
+        *("CAGNET 1", "CAGNET 2", "CAGNET 3", "Plexus 5", "Plexus 9", "Plexus 10", "ScaleGNN 7")
+    }
+    assert held["1 GPU a node: they take nearly 1/c of the time"] == "yes"
+    assert held["products, 64 GPUs: 3D beats 2D beats 1D"] == "yes"
+    assert set(held.values()) == {"yes", "no"}
+
+
 def test_ours_receives_a_sixth_of_1d_and_a_quarter_of_plexus():
     row = volumes.formula_row(PRODUCTS, 8)
     assert row["of_1d"] >= 6
@@ -44,7 +89,7 @@ def test_ours_receives_a_sixth_of_1d_and_a_quarter_of_plexus():
         pytest.approx(0.70, abs=0.005),
         pytest.approx(0.90, abs=0.005),
     )
-    reddit, papers = (volumes.formula_row(model, 8) for model in (volumes.PUBLISHED[0], volumes.PUBLISHED[2]))
+    reddit, papers = (volumes.formula_row(BY_NAME[name], 8) for name in ("reddit", "papers100M"))
     assert (reddit["plexus"], reddit["plexus_grid"]) == (pytest.approx(0.53, abs=0.005), "1x4x2")
     assert (papers["plexus"], papers["ours"]) == (pytest.approx(155, abs=0.5), pytest.approx(46.3, abs=0.05))
 
@@ -216,7 +261,10 @@ def test_loops_of_the_graph_are_apart():
 
 
 def test_commands(real_data, tmp_path, capsys):
-    for name, tables in (("words", {"formulas", "needed", "sparse"}), ("balance", {"blocks", "paper", "settings"})):
+    for name, tables in (
+        ("words", {"formulas", "statements", "needed", "sparse"}),
+        ("balance", {"blocks", "paper", "settings"}),
+    ):
         path = tmp_path / f"{name}.json"
         full_graph.command([f"--{name}", "--quick", "--json", str(path), "--data", str(real_data)])
         assert json.loads(path.read_text()).keys() == tables
