@@ -19,8 +19,7 @@ from experiments.shared.results import printed
 from gsplit.config.train import TrainConfig
 from gsplit.data import GraphArrays, write_store
 from gsplit.engine.whole.fitting import chosen_of
-from gsplit.engine.whole.plan_table import priced_plans
-from gsplit.engine.whole.whole_graph import plan_of_run
+from gsplit.engine.whole.plan_table import plan_of_run, priced_plans
 from gsplit.launch.resolve import resolve
 from gsplit.launch.start import launch
 from gsplit.runs.folder import held_run
@@ -42,6 +41,8 @@ def plans_of(trainers: int, *, every: bool) -> Iterator[dict[str, Any]]:
     if trainers > 1:
         yield from ({"algorithm": algorithm} for algorithm in ("1d", "1d-sparse")[: 1 + every])
         yield from ({"grid": grid} for grid in GRIDS[trainers][: 1 + every])
+        if every:
+            yield {"grid": (1, 1, trainers), "graph": "move"}
         yield {"algorithm": "rotate", "grid": ROTATED[trainers]}
 
 

@@ -13,6 +13,7 @@ import torch
 from experiments.shared.peak import Peak
 from gsplit.engine.rows.shared import Shared
 from gsplit.engine.run import Run
+from gsplit.full.edge_shares import EdgeShare
 from gsplit.kernels import Edges
 from gsplit.limits import private_bytes
 from gsplit.nn import Block
@@ -63,7 +64,7 @@ def _reached(value: Any, *, edges: bool, seen: set[int]) -> Iterator[tuple[Any, 
             yield value, edges
         return
     inner: list[Any] = []
-    if isinstance(value, Edges | Block):
+    if isinstance(value, Edges | Block | EdgeShare):
         for of_edges in (value.indices, getattr(value, "order", None)):
             yield from _reached(of_edges, edges=True, seen=seen)
     if isinstance(value, dict):

@@ -14,6 +14,7 @@ SAMPLED = ("split", "data")
 """Strategies of mini-batches that are sampled."""
 STRATEGIES = (*SAMPLED, "full")
 Algorithm = Literal["auto", "shared", "1d", "1d-sparse", "1.5d", "2d", "3d", "columns", "rotate"]
+GraphMoves = Literal["stay", "move"]
 Permutation = Literal["single", "double"]
 Device = Annotated[str, Takes("{auto,cpu,cuda,xpu,...}")]
 """A type of device; whether there is such a one PyTorch knows (:func:`gsplit.device.accelerator.find`)."""
@@ -52,6 +53,12 @@ class ParallelConfig(Checked):
     """full: trainers along the rows of the adjacency, its columns, and the features: R,K,F, with R*K*F of --gpus; for
     rotate along x, y and z. By default as even as --algorithm allows. split, with --sampling uniform, saint or
     clusters: the trainers of a split group, R*K*F of them, compute a subgraph on such a grid, as ScaleGNN."""
+    graph: Annotated[
+        GraphMoves, Only(strategy="full"), Only(algorithm=("2d", "3d", "columns")), Only(features_dealt=True), COST
+    ] = "stay"
+    """full, 2d, 3d, columns (sage, gcn): stay: a trainer holds all edges that it sums over, as the others along the
+    features do; move: it holds a share of them, and they move in stages in each product, as in CAGNET: less memory
+    for edges, which are sent in every layer, forward and backward."""
     permutation: Annotated[Permutation, Only(strategy="full"), Only(algorithm="rotate"), COST] = "double"
     """full, rotate: single: all levels have the vertices in the layout's order; double: every other one in an order
     of its own, drawn from --seed, which evens blocks out."""

@@ -17,7 +17,7 @@ from gsplit.doctor.installed import Installed, installed
 from gsplit.doctor.training_needs import TrainingNeeds, needs_of
 from gsplit.engine.rows.shared import Shared
 from gsplit.engine.whole.fitting import check_plan_fits
-from gsplit.engine.whole.whole_graph import plan_of_run
+from gsplit.engine.whole.plan_table import plan_of_run
 from gsplit.errors import InputError
 from gsplit.features.room import floor_bytes
 from gsplit.launch.resolve import resolve

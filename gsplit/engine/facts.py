@@ -45,6 +45,7 @@ def facts_of(
         or Not(f"with --train-features {config.train_features}"),
         "sampler_processes": config.samplers > 0 or Not("with --samplers 0"),
         "splits": _splits(config),
+        "features_dealt": _features_dealt(config),
         "rows_exchanged": _rows_exchanged(config),
         "sums_exchanged": Not("on a graph of several types") if several_types else _sums_exchanged(config, described),
         "validation": config.validates or Not("where nothing is validated"),
@@ -55,6 +56,12 @@ def _splits(config: Resolved) -> bool | Not:
     """Return whether samplers draw mini-batches and split them, and trainers exchange what splits lack."""
     on_grid = config.strategy == "split" and config.grid is not None
     return not on_grid or Not(f"with {given('grid', config.grid)}: each trainer cuts its block, and rows move by it")
+
+
+def _features_dealt(config: Resolved) -> bool | Not:
+    """Return whether several trainers have columns of the same rows each, and so sum over the same edges."""
+    one = config.grid is not None and config.grid[2] == 1
+    return not one or Not(f"with {given('grid', config.grid)}: one trainer alone sums over an edge")
 
 
 def _rows_exchanged(config: Resolved) -> bool | Not:

@@ -7,6 +7,13 @@
 | ``reduce_scatter``: partial sums of everyone's rows -> sums of the own | columns (backward: rows) | ``gather`` |
 | ``to_rows``: everyone's rows, some columns -> own rows | features | ``to_columns`` |
 
+Where the graph moves, so do the shares of its edges (:mod:`gsplit.full.edge_shares`), for each product again:
+
+| move | along |
+|---|---|
+| ``pointers``: own pointers -> everyone's | features |
+| ``edges``: one member's edges, and what they weigh -> everyone's, one member after another | features |
+
 Ranges are uneven and may be empty, as may be the columns of a trainer. What is sent is counted: a message for each
 trainer that gets anything, and its bytes (:mod:`gsplit.full.volumes` has the formulas). Rows may travel in a shorter
 type than they have; they come out in theirs, the own ones rounded like the others, and are added up in it.
@@ -28,7 +35,9 @@ from gsplit.nn.rowwise.products import without_autocast
 from gsplit.parallel import Group, Member
 from gsplit.parallel.collectives import all_to_all, start_all_to_all, start_broadcast_pieces
 
-MOVES = ("to_columns", "gather", "reduce_scatter", "to_rows")
+OF_EDGES = ("edges", "pointers")
+"""Moves of the graph, where it moves."""
+MOVES = ("to_columns", "gather", "reduce_scatter", "to_rows", *OF_EDGES)
 DIRECTIONS = ("forward", "backward")
 
 
@@ -147,20 +156,42 @@ class Moves:
 
     def start_gather(self, x: Tensor, sizes: Sequence[int], axis: str, way: str = "forward") -> Callable[[], Tensor]:
         """Begin to :meth:`gather`; what is returned waits for the rows, and gives them."""
-        side = self.sides[axis]
-        if side.size == 1:
+        if self.sides[axis].size == 1:
             return lambda: x
-        out = x.new_empty((sum(sizes), x.shape[1]), dtype=self.dtype)
-        pieces = out.split(list(sizes))
-        pieces[side.place].copy_(x)
-        wait = start_broadcast_pieces(pieces, side.group)
-        self._count("gather", way, [x.numel()] * side.size, side.place, out.itemsize)
+        rows = self._start_gather("gather", x, sizes, axis, way, self.dtype)
+        return _once(lambda: rows().to(x.dtype))
 
-        def rows() -> Tensor:
+    def start_pointers(self, own: Tensor, sizes: Sequence[int], way: str = "forward") -> Callable[[], Tensor]:
+        """Begin to bring everyone's pointers, int32 [sum(sizes)] for own ones [n]; ``sizes`` [F] are the members'.
+
+        What is returned waits for them, and gives them.
+        """
+        return self._start_gather("pointers", own, sizes, FEATURES, way, None)
+
+    def start_edges(self, own: Tensor, member: int, size: int, way: str = "forward") -> Callable[[], Tensor]:
+        """Begin to bring the numbers [size] of one member's edges to all along the features.
+
+        What is returned waits for them, and gives them; of that member they are its own.
+
+        Args:
+            own: [n] numbers of the own edges, of the same kind.
+            member: whose numbers come.
+            size: how many it has.
+            way: ``forward`` or ``backward``, under which it is counted.
+        """
+        side = self.sides[FEATURES]
+        numbers = own if side.place == member else own.new_empty(size)
+        wait = start_broadcast_pieces(
+            [numbers if place == member else numbers[:0] for place in range(side.size)], side.group
+        )
+        if side.place == member:
+            self._count("edges", way, [size] * side.size, side.place, own.itemsize)
+
+        def come() -> Tensor:
             wait()
-            return out.to(x.dtype)
+            return numbers
 
-        return _once(rows)
+        return _once(come)
 
     def reduce_scatter(self, y: Tensor, sizes: Sequence[int], axis: str, way: str = "forward") -> Tensor:
         """Sums of the own rows, [n, D], for partial sums y [sum(sizes), D] of everyone's along ``axis``."""
@@ -245,6 +276,23 @@ class Moves:
             yield gathered()
         if scattered is not None:
             yield scattered()()
+
+    def _start_gather(
+        self, move: str, x: Tensor, sizes: Sequence[int], axis: str, way: str, dtype: torch.dtype | None
+    ) -> Callable[[], Tensor]:
+        """Begin to bring everyone's x [n, ...] to all, [sum(sizes), ...] in ``dtype``; of a move that is counted."""
+        side = self.sides[axis]
+        out = x.new_empty((sum(sizes), *x.shape[1:]), dtype=dtype)
+        pieces = out.split(list(sizes))
+        pieces[side.place].copy_(x)
+        wait = start_broadcast_pieces(pieces, side.group)
+        self._count(move, way, [x.numel()] * side.size, side.place, out.itemsize)
+
+        def come() -> Tensor:
+            wait()
+            return out
+
+        return _once(come)
 
     def _passed(
         self, block: Callable[[int], Tensor], received: Sequence[int], side: Side

@@ -16,7 +16,7 @@ serve forward, those out of the own sources backward.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -160,24 +160,22 @@ class GridOperator:
     def _chain(
         self, x: Tensor, shard: Shard | Cut, given: Sizes, wanted: Sizes, axes: tuple[str, str], weighted: bool
     ) -> Tensor:
-        moves, way = self._moves, "forward" if axes[0] == ROWS else "backward"
         if isinstance(shard, Cut):
             return self._overlapped(x, shard, given, wanted, axes, weighted)
-        with record_function("to_columns"):
-            columns = moves.to_columns(x, given.features, way)
-        with record_function("gather"):
-            rows = moves.gather(columns, given.across, axes[0], way)
-        sums = product(shard.edges, [rows], shard.weight if weighted else None)
-        with record_function("reduce_scatter"):
-            own = moves.reduce_scatter(sums, wanted.across, axes[1], way)
-        with record_function("to_rows"):
-            return moves.to_rows(own, wanted.features, x.shape[1], way)
+        return chain(
+            self._moves,
+            x,
+            lambda rows: product(shard.edges, [rows], shard.weight if weighted else None),
+            given,
+            wanted,
+            axes,
+        )
 
     def _overlapped(
         self, x: Tensor, cut: Cut, given: Sizes, wanted: Sizes, axes: tuple[str, str], weighted: bool
     ) -> Tensor:
         """The chain, where own rows are summed while others come, and sums for one member while others' go."""
-        moves, way = self._moves, "forward" if axes[0] == ROWS else "backward"
+        moves, way = self._moves, way_of(axes)
         if moves.sides[axes[0]].size > 1:
             own = moves.rounded(moves.to_columns(x, given.features, way))
             arrive = moves.start_gather(own, given.across, axes[0], way)
@@ -200,6 +198,35 @@ class GridOperator:
         if moves.sides[FEATURES].size > 1:
             return moves.to_rows_blocks(block, wanted.features, x.shape[1], way)
         return block(0)
+
+
+def way_of(axes: tuple[str, str]) -> str:
+    """The direction in which rows are gathered along the first axis, and sums scattered along the second."""
+    return "forward" if axes[0] == ROWS else "backward"
+
+
+def chain(
+    moves: Moves, x: Tensor, summed: Callable[[Tensor], Tensor], given: Sizes, wanted: Sizes, axes: tuple[str, str]
+) -> Tensor:
+    """The moves around a product, one after another, [own rows of ``wanted``, D].
+
+    Args:
+        moves: of the trainer.
+        x: [own rows of ``given``, D].
+        summed: the product: sums [rows of ``wanted``, D'] of the gathered rows [rows of ``given``, D'].
+        given, wanted: sizes of what is summed, and of the sums.
+        axes: along which rows are gathered, and sums scattered.
+    """
+    way = way_of(axes)
+    with record_function("to_columns"):
+        columns = moves.to_columns(x, given.features, way)
+    with record_function("gather"):
+        rows = moves.gather(columns, given.across, axes[0], way)
+    sums = summed(rows)
+    with record_function("reduce_scatter"):
+        own = moves.reduce_scatter(sums, wanted.across, axes[1], way)
+    with record_function("to_rows"):
+        return moves.to_rows(own, wanted.features, x.shape[1], way)
 
 
 class CommonOperator:
@@ -269,7 +296,7 @@ def product(
         with record_function("product"):
             for panel in panels:
                 columns = slice(first, first := first + panel.shape[1])
-                kernels_for(out).sum(
+                kernels_for(panel).sum(
                     Sums(
                         edges,
                         panel,

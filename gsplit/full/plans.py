@@ -12,6 +12,8 @@ Every plan is a grid R x K x F: rows of the adjacency, its columns, and the feat
 | ``3d`` | R x K x F | all of these (CAGNET, section IV.D) |
 | ``columns`` | 1 x 1 x P | rows to features and back (RDM, NeutronTP) |
 | ``rotate`` | X x Y x Z | sums and gradients of planes, whose axes take turns (Plexus; :mod:`gsplit.full.rotation`) |
+
+Where F > 1 the graph may move, too (``--graph move``, CAGNET's 2D and 3D as they are; :mod:`gsplit.full.moving`).
 """
 
 from __future__ import annotations
@@ -48,6 +50,8 @@ class GridPlan:
     """One of the table's, never ``auto``."""
     sizes: tuple[int, int, int]
     """R, K and F."""
+    graph_moves: bool = False
+    """Whether each of the trainers along the features holds its share of their edges, and these move in stages."""
 
     @property
     def grid(self) -> Grid:
@@ -60,7 +64,7 @@ class GridPlan:
         return self.algorithm in OF_ALL_SOURCES
 
     def __str__(self) -> str:
-        return f"{self.algorithm} {'x'.join(map(str, self.sizes))}"
+        return f"{self.algorithm} {'x'.join(map(str, self.sizes))}{' --graph move' * self.graph_moves}"
 
 
 def plan_of(

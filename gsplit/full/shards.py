@@ -59,12 +59,7 @@ def read_shard(
     """
     pieces = [(begin, end) for begin, end in ranges if end > begin]
     indptr = np.zeros(num_rows + 1, np.int32)
-    total = 0
-    for _, row, _, counts in _kept_pieces(graph, pieces, into, sources):
-        total += int(counts.sum())
-        if total > MOST_EDGES:
-            raise InputError(f"a trainer would sum over more than the {MOST_EDGES:,} edges that fit; use more --gpus")
-        indptr[row + 1] += counts
+    total = _count(indptr[1:], graph, pieces, into, sources)
     accumulate(indptr)
     indices = np.empty(total, np.int32)
     weight = None if weights is None else np.empty(total, np.float32)
@@ -83,6 +78,31 @@ def read_shard(
         Edges(indptr=torch.from_numpy(indptr), indices=torch.from_numpy(indices)),
         None if weight is None else torch.from_numpy(weight),
     )
+
+
+def ends_of_rows(
+    graph: GraphArrays,
+    ranges: Sequence[tuple[int, int]],
+    into: Places,
+    num_rows: int,
+    sources: Places,
+    *,
+    turned: bool,
+) -> NDArray[np.int32]:
+    """Position behind the last edge of each row, int32 [R], among the edges that :func:`read_shard` gives.
+
+    Args:
+        graph, ranges, into, sources: as of that.
+        num_rows: R.
+        turned: whether rows are the places of the sources.
+
+    Raises:
+        InputError: for more edges than int32 can count.
+    """
+    ends = np.zeros(num_rows, np.int32)
+    _count(ends, graph, [(begin, end) for begin, end in ranges if end > begin], into, sources, turned=turned)
+    accumulate(ends)
+    return ends
 
 
 def with_loops(shard: Shard, place_R: NDArray[np.int32]) -> Shard:
@@ -135,6 +155,27 @@ class _Kept(NamedTuple):
     """Whether the first destination has a row."""
     last_is_row: bool
     """Whether the last one has."""
+
+
+def _count(
+    count_R: NDArray[np.int32],
+    graph: GraphArrays,
+    ranges: Sequence[tuple[int, int]],
+    into: Places,
+    sources: Places,
+    *,
+    turned: bool = False,
+) -> int:
+    """Count the edges of each row, and of all; refuses more than int32 can count."""
+    total = 0
+    for _, row, kept, counts in _kept_pieces(graph, ranges, into, sources):
+        total += int(counts.sum())
+        if total > MOST_EDGES:
+            raise InputError(f"a trainer would sum over more than the {MOST_EDGES:,} edges that fit; use more --gpus")
+        if turned:
+            row, counts = np.unique(kept.places, return_counts=True)
+        count_R[row] += counts.astype(np.int32)
+    return total
 
 
 def _kept_pieces(

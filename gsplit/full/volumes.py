@@ -15,6 +15,14 @@ each trainer, also sends numbers of destinations along the columns (:mod:`gsplit
     gather            (K - 1) N(r, k) h [1 + 2], backward h      scores; highest scores and totals; sums of gradients
     reduce_scatter    h [2] sum over k' != k of N(r, k'), backward h [1 + 1]
 
+Where the graph moves, a product by a block of E edges from C sources to R rows also sends, in words of 4 bytes,
+
+    edges             (F - 1) E / F    indices, and as many weights where they count
+    pointers          (F - 1) R / F    backward C / F
+
+each rounded as :func:`gsplit.full.moves.shares` deals them out. With even ranges a trainer so receives the papers'
+``nnz / (R K) (F - 1) / F`` indices.
+
 ``1d`` sends every row to all
 others, ``1d-sparse`` the rows that are needed, and both return the gradients of what they received. ``shared`` sends
 nothing within a host, and each row once to every other one: sources, and in backward destinations, or, where models
@@ -41,6 +49,10 @@ BETWEEN = "between_hosts_bytes"
 """Bytes that go to other hosts, of all that is sent."""
 
 
+INDEX_BYTES = 4
+"""Bytes of an index or a pointer of edges."""
+
+
 class Widths(NamedTuple):
     """Widths of the rows that travel around the sum of one layer; 0 where none do."""
 
@@ -64,6 +76,8 @@ def volumes(
     *,
     hosts: int = 1,
     score_itemsize: int | None = None,
+    edges: NDArray[np.int64] | None = None,
+    weight_itemsize: int = 0,
 ) -> dict[str, int]:
     """Bytes and messages that a trainer sends in an epoch, by move and in all, as ``metrics.jsonl`` names them.
 
@@ -79,6 +93,8 @@ def volumes(
             trainer needs of each other.
         hosts: that the trainers are on.
         score_itemsize: bytes of a number of scores; None: ``itemsize``.
+        edges: where the graph moves, [L, P, P] edges of each layer, by the owners of destination and source.
+        weight_itemsize: bytes of an edge's weight; 0 where none count.
     """
     counts = dict.fromkeys([*names_of_counts(), *TOTALS, *([BETWEEN] if hosts > 1 else [])], 0)
     here = len(sizes) // hosts
@@ -110,6 +126,15 @@ def volumes(
                 add(move, "backward", words, gathered)
             for way, move, words, gathered in _of_scores(plan, rank, destinations, width.heads):
                 add(move, way, words, gathered, score_itemsize or itemsize)
+            if plan.graph_moves:
+                assert edges is not None
+                for way, move, words, gathered in _of_edges(
+                    plan, rank, edges[layer - 1], sizes[:, layer - 1 : layer + 1]
+                ):
+                    if getattr(width, way):
+                        add(move, way, words, gathered, INDEX_BYTES)
+                        if move == "edges" and weight_itemsize:
+                            add(move, way, words, gathered, weight_itemsize)
         elif plan.algorithm == "1d":
             add("", "forward", dict.fromkeys(peers, sources[rank] * width.forward))
             add("", "backward", {peer: sources[peer] * width.backward for peer in peers})
@@ -173,6 +198,20 @@ def _of_scores(
     for way, numbers in (("forward", (2,)), ("backward", (1, 1))):
         for number in numbers:
             yield way, "reduce_scatter", _scattered(plan, rank, destinations, COLUMNS, number * own), None
+
+
+def _of_edges(
+    plan: GridPlan, rank: int, edges_PP: NDArray[np.int64], sizes_P2: NDArray[np.int64]
+) -> Iterator[tuple[str, str, dict[int, int], dict[int, int]]]:
+    """Way, move and words of each message of a block's edges, and of all who send theirs, where the graph moves."""
+    grid = plan.grid
+    row, column = list(grid.group(rank, COLUMNS, FEATURES)), list(grid.group(rank, ROWS, FEATURES))
+    edges, of_way = int(edges_PP[row][:, column].sum()), (int(sizes_P2[row, 1].sum()), int(sizes_P2[column, 0].sum()))
+    for way, rows in zip(DIRECTIONS, of_way, strict=True):
+        for move, number in (("pointers", rows), ("edges", edges)):
+            of_members = shares(number, grid.size(FEATURES))
+            words = {peer: of_members[grid.coordinate(peer, FEATURES)] for peer in grid.group(rank, FEATURES)}
+            yield way, move, dict.fromkeys(_others(plan, rank, FEATURES), words[rank]), words
 
 
 def _gathered(

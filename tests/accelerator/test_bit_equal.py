@@ -74,6 +74,7 @@ ROWS = {
     "2d": (4, {**WHOLE, "algorithm": "2d"}),
     "3d": (4, {**WHOLE, "algorithm": "3d", "grid": (1, 2, 2), "exchange_dtype": "bfloat16"}),
     "columns": (3, {**WHOLE, "algorithm": "columns"}),
+    "the graph moves": (4, {**WHOLE, "algorithm": "2d", "graph": "move", "model": "gcn"}),
     "rotate": (4, {**TURNING, "grid": (2, 2, 1), "epochs": 2}),
     "rotate, single": (
         2,

@@ -174,6 +174,15 @@ def test_moves_of_grids_travel_while_products_go_on(controls, accelerator_pool, 
             assert "".join(beside) == wanted, hidden
 
 
+def test_edges_travel_while_others_are_summed_over(controls, accelerator_pool, weighted_layouts, tmp_path):
+    """Forward and backward: pointers of all, and indices and weights of the first, come before anything is summed."""
+    changes = {"cache": "none", "evaluate": "none", "model": "gcn", **WHOLE, "algorithm": "columns", "graph": "move"}
+    for step in given(accelerator_pool, weighted_layouts, tmp_path, 3, **changes):
+        hidden = step.meanwhile("broadcast")
+        beside = ["ny"[any(each.startswith(SUM) for each in behind)] for behind in hidden]
+        assert "".join(beside) == 2 * ("nnn" + "nn" + "yy" + "yy"), hidden
+
+
 def of_own_and_others(member):
     """Weighted sums over edges from own and received rows, and the gradient of the own rows, on the host."""
     device, world, rank = member.device, member.world, member.rank

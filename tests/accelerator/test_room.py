@@ -25,8 +25,7 @@ from gsplit.engine.rows.shared import Shared
 from gsplit.engine.whole import fitting
 from gsplit.engine.whole.device_memory import MOST_OVER
 from gsplit.engine.whole.fitting import chosen_of
-from gsplit.engine.whole.plan_table import priced_plans
-from gsplit.engine.whole.whole_graph import plan_of_run
+from gsplit.engine.whole.plan_table import plan_of_run, priced_plans
 from gsplit.errors import InputError
 from gsplit.features.room import SEGMENTS_BYTES, UNUSABLE, sufficient_bytes, usable_bytes
 from gsplit.parallel import rendezvous
@@ -62,6 +61,7 @@ PLANS: dict[int, dict[str, dict[str, Any]]] = {
         "rows": {"algorithm": "3d", "grid": (2, 1, 1)},
         "columns": {"grid": (1, 2, 1)},
         "features": {"grid": (1, 1, 2)},
+        "the graph moves": {"grid": (1, 1, 2), "graph": "move"},
         "rotate": {"algorithm": "rotate", "grid": (1, 2, 1)},
     },
     4: {
@@ -81,7 +81,9 @@ MODELS: dict[str, dict[str, Any]] = {"sage": {}, "gcn": {}, "gat": {"heads": 2, 
 
 
 def trains(plan: str, model: str, shape: str) -> bool:
-    """Rotating layers train a plain GCN."""
+    """Rotating layers train a plain GCN, and edges of attention do not move."""
+    if plan == "the graph moves":
+        return model != "gat"
     return plan != "rotate" or (model == "gcn" and shape != "normalised")
 
 

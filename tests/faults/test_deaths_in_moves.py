@@ -50,6 +50,8 @@ MOVES = {
     "gather": ({**GRID, "algorithm": "3d", "grid": (2, 1, 1)}, ["start_broadcast_pieces"]),
     "reduce_scatter": ({**GRID, "grid": (1, 2, 1)}, ["start_all_to_all"]),
     "to_rows": ({**GRID, "grid": (1, 1, 2)}, ["all_to_all"]),
+    "start_pointers": ({**GRID, "grid": (1, 1, 2), "graph": "move"}, ["start_broadcast_pieces"]),
+    "start_edges": ({**GRID, "grid": (1, 1, 2), "graph": "move"}, ["start_broadcast_pieces"]),
     "start_all_reduce": ({**ROTATE, "grid": (2, 1, 1)}, ["start_broadcast_pieces"]),  # between its two halves
     "share": ({"algorithm": "shared"}, []),
 }

@@ -176,6 +176,7 @@ TRAIN: Table = {
     "train_features": Row(value=4, see=weights, base=FULL),
     "algorithm": Row(value="columns", see=traffic("to_columns_forward_bytes"), base=FULL),
     "grid": Row(value=(1, 2, 1), see=traffic("reduce_scatter_forward_bytes"), base=FULL),
+    "graph": Row(value="move", see=traffic("edges_forward_bytes"), base={**FULL, "algorithm": "columns"}),
     "replication": Row(value=1, see=traffic("gather_forward_bytes"), base={**FULL, "algorithm": "1.5d"}),
     "silence": "one host is never silent to itself; tests/faults/test_hosts.py",
     "timeout": "on the CPU trainers wait as long as others live; tests/accelerator/test_first_exchange.py",

@@ -19,8 +19,7 @@ import gsplit
 import gsplit._core as _core
 from gsplit.config.train import TrainConfig
 from gsplit.engine.whole.fitting import chosen_of
-from gsplit.engine.whole.plan_table import priced_plans
-from gsplit.engine.whole.whole_graph import plan_of_run
+from gsplit.engine.whole.plan_table import plan_of_run, priced_plans
 from gsplit.errors import InputError
 from gsplit.kernels import StoredRows
 from gsplit.optim import loss_scale
@@ -127,6 +126,7 @@ GRID, ROTATED = {"grid": (2, 2, 1)}, {"algorithm": "rotate", "grid": (2, 2, 1)}
         {**GRID, "model": "gcn", "input_dropout": 0.3},
         {**GRID, "train_features": 24},
         {"grid": (1, 1, 4), "train_features": 6},
+        {"grid": (2, 1, 2), "graph": "move"},
         {"algorithm": "1d-sparse", "input_dropout": 0.3},
         {"algorithm": "1d", "model": "gcn", "input_dropout": 0.3},
         {"algorithm": "1d", "model": "gat"},

@@ -14,9 +14,8 @@ from support.whole import LAYERS, WholeStep, buffers, dense_gradients, needed_ro
 from gsplit.config.train import TrainConfig
 from gsplit.engine.own_ranges import bounds_of
 from gsplit.engine.whole.plan_prices import work_of
-from gsplit.engine.whole.plan_table import moved_widths
+from gsplit.engine.whole.plan_table import moved_widths, plan_of_run
 from gsplit.engine.whole.private_memory import step_bytes
-from gsplit.engine.whole.whole_graph import plan_of_run
 from gsplit.full import GridPlan, levels_of
 from gsplit.full.volumes import volumes
 from gsplit.train.progress import mini_batch_counts

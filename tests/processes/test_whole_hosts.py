@@ -16,8 +16,7 @@ from support.whole import LAYERS, WholeStep, assert_same, needed_rows, plans_of,
 from gsplit.config.train import TrainConfig
 from gsplit.engine.whole import plan_table as plan_table_module
 from gsplit.engine.whole.fitting import chosen_of
-from gsplit.engine.whole.plan_table import moved_widths, plan_table, priced_plans, sent_bytes
-from gsplit.engine.whole.whole_graph import plan_of_run
+from gsplit.engine.whole.plan_table import moved_widths, plan_of_run, plan_table, priced_plans, sent_bytes
 from gsplit.full import common_rows, levels_of
 from gsplit.full.plans import SENDS_ROWS
 from gsplit.full.volumes import BETWEEN, volumes
@@ -104,6 +103,7 @@ def test_a_dry_run_shows_what_goes_between_hosts(layouts, tmp_path, model):
         {"grid": (2, 1, 2)},
         {"grid": (1, 2, 2)},
         {"grid": (1, 4, 1)},
+        {"grid": (1, 1, 4), "graph": "move"},
         {"grid": (1, 4, 1), "algorithm": "rotate", "model": "gcn"},
     ],
     ids=str,

@@ -18,9 +18,8 @@ from experiments.full_graph.probe import held
 from gsplit.config.train import TrainConfig
 from gsplit.engine.own_ranges import bounds_of
 from gsplit.engine.whole.plan_prices import work_of
-from gsplit.engine.whole.plan_table import priced_plans
+from gsplit.engine.whole.plan_table import plan_of_run, priced_plans
 from gsplit.engine.whole.private_memory import step_bytes
-from gsplit.engine.whole.whole_graph import plan_of_run
 from gsplit.errors import InputError
 from gsplit.full import GridPlan, levels_of
 from gsplit.full.reading import edge_pieces
@@ -73,6 +72,7 @@ def peaks_of_epochs(member, config):
         {"algorithm": "shared"},
         {"algorithm": "1d-sparse", "model": "gcn"},
         {"grid": (1, 1, 2), "input_dropout": 0.3},
+        {"grid": (1, 1, 2), "graph": "move", "model": "gcn"},
         {"algorithm": "shared", "input_projection": True},
     ],
     ids=str,

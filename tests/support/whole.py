@@ -36,7 +36,7 @@ SEEDED = threading.Lock()
 
 LAYERS = 3
 """Of the models of tests."""
-MOST = 8
+MOST = 9
 """Trainers of a plan, at most."""
 MAIL = Shared.create(MOST).mail
 """Made once: a buffer is a file that is open."""

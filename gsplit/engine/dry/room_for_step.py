@@ -22,7 +22,7 @@ from gsplit.engine.rows.reserve import reserve_of
 from gsplit.engine.run import Run
 from gsplit.engine.strategy import check_cache
 from gsplit.engine.whole import fitting
-from gsplit.engine.whole.whole_graph import plan_of_run
+from gsplit.engine.whole.plan_table import plan_of_run
 from gsplit.errors import InputError
 from gsplit.features.room import floor_bytes, sharers_of, usable_bytes
 from gsplit.parallel import SPLIT, Member

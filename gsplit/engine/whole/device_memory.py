@@ -26,6 +26,7 @@ from gsplit.engine.whole.private_memory import (
     Work,
     attended,
     block_of,
+    coming_bytes,
     edge_bytes,
     edges_of_layer,
     exchanged,
@@ -59,12 +60,12 @@ def device_peak(plan: GridPlan, work: Work, rank: int) -> int:
         words = first_words(plan, work, rank)
         if exchanges(plan, work) and plan.grid.world > 1:
             words += (int(work.sizes[rank, 0]) + exchanged(plan, work, rank, 1)[0]) * work.widths[0]
-        first = first_edges + words * item
+        first = first_edges + words * item + coming_bytes(plan, work, rank, 1)
         # The edges go after the first step; what Adam keeps comes with it.
         step -= min(first_edges, 2 * work.parameters * item)
     evaluation = evaluation_on_device(work, rank) + (0 if work.kept else first_edges)
     most = stays_bytes(plan, work, rank) + max(first, kept + max(step, evaluation))
-    return max(most, 0 if exchanges(plan, work) else _turning_bytes(plan, work, rank))
+    return max(most, 0 if exchanges(plan, work) or plan.graph_moves else _turning_bytes(plan, work, rank))
 
 
 def _turning_bytes(plan: GridPlan, work: Work, rank: int) -> int:
@@ -242,7 +243,10 @@ class Layer:
         if work.heads:
             of_edges = attended(self.plan, work, self.rank, self.number)[1]
             return of_edges * SCORES * work.itemsize + edges * IDS_BYTES
-        return edges * (BAG_BYTES + work.itemsize * self._scales_edges)
+        if self.plan.graph_moves:  # one member's at a time
+            edges = -(-edges // self.plan.grid.size(FEATURES))
+        coming = coming_bytes(self.plan, work, self.rank, self.number)
+        return coming + edges * (BAG_BYTES + work.itemsize * self._scales_edges)
 
     @property
     def _scales_edges(self) -> bool:

@@ -21,7 +21,7 @@ from gsplit.engine.whole.rotated_prices import prices_of_turns, why_not_rotated
 from gsplit.engine.whole.whole_batch import needs_all_rows, sums_features
 from gsplit.errors import InputError
 from gsplit.full import GridPlan, levels_of
-from gsplit.full.moves import MOVES
+from gsplit.full.moves import MOVES, OF_EDGES
 from gsplit.full.plans import OF_ALL_SOURCES, SENDS_ROWS, grids_of
 from gsplit.full.volumes import BETWEEN, Widths, volumes, widths_of_sums
 from gsplit.nn import GAT, GCN, SAGE
@@ -69,7 +69,7 @@ class Priced:
         """Flags that ask for the plan."""
         if self.plan.of_all_sources:
             return f"--algorithm {self.plan.algorithm}"
-        grid = f"--grid {','.join(map(str, self.plan.sizes))}"
+        grid = f"--grid {','.join(map(str, self.plan.sizes))}{' --graph move' * self.plan.graph_moves}"
         return f"--algorithm rotate {grid}" if self.plan.algorithm == "rotate" else grid
 
 
@@ -89,10 +89,11 @@ def plan_table(run: Run) -> str:
     first = moved_widths(model, epoch=0)[0].forward if sums_features(model) and not trained else 0
     work = work_of(run, layout, levels, model)
     priced, hosts = sorted(prices(run, layout, work, model), key=SECONDS), run.config.hosts
-    chosen = GridPlan(algorithm=run.config.algorithm, sizes=tuple(run.config.grid or ()))  # type: ignore[arg-type]
+    chosen = plan_of_run(run)
+    moves = [move for move in MOVES if move not in OF_EDGES or any(price.plan.graph_moves for price in priced)]
     named = [
         "plan",
-        *(move.replace("_", " ") for move in MOVES),
+        *(move.replace("_", " ") for move in moves),
         "all moves",
         "messages",
         *(["between hosts"] if hosts > 1 else []),
@@ -100,7 +101,7 @@ def plan_table(run: Run) -> str:
         "private",
         "all",
     ]
-    lines = [named, *(_line(price) for price in priced)]
+    lines = [named, *(_line(price, moves) for price in priced)]
     wide = [max(len(line[i]) for line in lines) for i in range(len(named))]
     text = ["  ".join([line[0].ljust(wide[0]), *map(str.rjust, line[1:], wide[1:])]) for line in lines]
     rows = levels.sizes.sum(axis=0)
@@ -211,8 +212,20 @@ def sent_in_types(
     needed = work.needed if exchanges(plan, work) else None
     none = Widths(0, 0)
     apart = [widths[0], *(none for _ in widths[1:])], [none, *widths[1:]]
+    edges, weight_itemsize = (work.by_owner, work.itemsize * work.weights) if plan.graph_moves else (None, 0)
     parts = [
-        volumes(plan, work.sizes, of_layers, itemsize, rank, needed, hosts=hosts, score_itemsize=score_itemsize)
+        volumes(
+            plan,
+            work.sizes,
+            of_layers,
+            itemsize,
+            rank,
+            needed,
+            hosts=hosts,
+            score_itemsize=score_itemsize,
+            edges=edges,
+            weight_itemsize=weight_itemsize,
+        )
         for of_layers, itemsize in zip(apart, itemsizes, strict=True)
     ]
     return {name: sum(part[name] for part in parts) for name in parts[0]}
@@ -252,7 +265,16 @@ def _plans(run: Run, layout: Layout, model: nn.Module) -> Iterator[GridPlan]:
     of_rows = run.config.algorithm not in (*OF_ALL_SOURCES, "rotate") and asked[1:] == (1, 1)
     for sizes in grids_of(run.trainers):
         if type(model) in (SAGE, GCN, GAT) and (sizes[1:] != (1, 1) or of_rows) and undivided(run, sizes[2]) is None:
-            yield GridPlan(algorithm="3d", sizes=sizes)
+            yield GridPlan(algorithm="3d", sizes=sizes, graph_moves=run.config.graph == "move" and sizes[2] > 1)
+
+
+def plan_of_run(run: Run) -> GridPlan:
+    """The plan that was decided."""
+    config = run.config
+    assert config.grid is not None
+    rows, columns, features = config.grid
+    moves = config.graph == "move" and features > 1 and config.algorithm != "rotate"
+    return GridPlan(algorithm=config.algorithm, sizes=(rows, columns, features), graph_moves=moves)
 
 
 def undivided(run: Run, trainers: int) -> str | None:
@@ -263,11 +285,11 @@ def undivided(run: Run, trainers: int) -> str | None:
     return next((flag for flag in flags if run.signature[flag] % trainers), None)
 
 
-def _line(price: Priced) -> list[str]:
+def _line(price: Priced, moves: Sequence[str]) -> list[str]:
     messages = price.sent["exchange_forward_messages"] + price.sent["exchange_backward_messages"]
     named = price.plan.of_all_sources or price.plan.algorithm == "rotate"
-    name = str(price.plan) if named else f"grid {','.join(map(str, price.plan.sizes))}"
-    moved = [binary(sent_bytes(price.sent, move)) for move in (*MOVES, "exchange")]
+    name = str(price.plan) if named else price.flags.removeprefix("--")
+    moved = [binary(sent_bytes(price.sent, move)) for move in (*moves, "exchange")]
     between = [price.between_bytes] if price.hosts > 1 else []
     sizes = (*between, price.held_bytes, price.private_bytes, price.host_bytes)
     return [name, *moved, str(messages), *map(binary, sizes)]

@@ -4,7 +4,7 @@
 |---|---|
 | process | what this process has, which has imported the same |
 | weights | 6 of each: itself, its gradient, two of Adam, its place in the all-reduce, and shares of it from all |
-| edges | A and A', int32, with their pointers; A alone for a first layer whose sums are kept |
+| edges | A and A', int32, with pointers, or shares that move; A alone for a first layer whose sums are kept |
 | rows | features, labels and degrees at rest; kept sums |
 | first sum | the moves of rows as wide as the features, in the first epoch |
 | step | what layers keep for backward, and the moves and gradients of the layer that takes most |
@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from gsplit.engine.evaluation import MAX_EDGES, MAX_ROW_BYTES
 from gsplit.full import COLUMNS, FEATURES, ROWS, GridPlan
+from gsplit.full.moves import shares
 from gsplit.limits import private_bytes
 from gsplit.parallel.mailboxes import SPARE
 
@@ -151,7 +152,9 @@ def process_bytes() -> int:
 def private_peak(plan: GridPlan, work: Work, rank: int) -> int:
     """Bytes of private memory that a trainer takes at most."""
     item, first_edges = work.itemsize, edge_bytes(plan, work, rank)[0]
-    first = first_edges + (first_words(plan, work, rank) * item if work.kept else 0)
+    first = first_edges + (
+        first_words(plan, work, rank) * item + coming_bytes(plan, work, rank, 1) if work.kept else 0
+    )
     beside = int(work.sizes[rank, 1]) * work.widths[0] * item if work.kept else first_edges
     step = beside + step_bytes(plan, work, rank)
     evaluation = beside + evaluation_bytes(work, rank)
@@ -205,6 +208,10 @@ def edges_of_layer(plan: GridPlan, work: Work, rank: int, layer: int) -> tuple[t
     weight = work.itemsize if work.weights else 0
     order = ORDER_BYTES if work.attends or (weight and exchanges(plan, work)) else 0
     name = (work.sizes[:, layer - 1].tobytes(), work.sizes[:, layer].tobytes(), returns)
+    if plan.graph_moves:
+        forward, backward, rows, sources = (
+            share_of(plan, number, rank) for number in (forward, backward, rows, sources)
+        )
     there, back = (4 + weight) * forward + 4 * rows, ((4 + (order or weight)) * backward + 4 * sources) * returns
     if exchanges(plan, work):  # blocks that are not shared, and routes
         received, sent = exchanged(plan, work, rank, layer)
@@ -227,6 +234,25 @@ def block_of(plan: GridPlan, work: Work, rank: int, layer: int) -> tuple[int, in
     if work.loops:  # those of the destinations that it also has as sources
         block += int(sizes[list(plan.grid.group(rank, FEATURES)), layer].sum())
     return block, block, int(sizes[row, layer].sum()), int(sizes[column, layer - 1].sum())
+
+
+def share_of(plan: GridPlan, number: int, rank: int) -> int:
+    """Of so many edges or pointers of a block those that a trainer holds, where the graph moves."""
+    return shares(number, plan.grid.size(FEATURES))[plan.grid.coordinate(rank, FEATURES)]
+
+
+def coming_bytes(plan: GridPlan, work: Work, rank: int, layer: int) -> int:
+    """Bytes of what comes for a product, where the graph moves: edges of two members, and pointers of all.
+
+    Beside them are pointers of one member, twice, and sums in the type that they are added up in.
+    """
+    if not plan.graph_moves:
+        return 0
+    edges, _, rows, sources = block_of(plan, work, rank, layer)
+    split = plan.grid.size(FEATURES)
+    each, most = 4 + (work.itemsize if work.weights else 0), max(rows, sources)
+    wider = work.itemsize if work.moved_itemsize(layer) < work.itemsize else 0
+    return 2 * each * -(-edges // split) + 12 * most + wider * most * -(-work.summed(layer) // split)
 
 
 def exchanges(plan: GridPlan, work: Work) -> bool:
@@ -289,6 +315,7 @@ def step_bytes(plan: GridPlan, work: Work, rank: int) -> int:
                 keeps += before * moves  # scaled rows or sums, projected afterwards
             moved = 0 if free else _moved_words(plan, work, rank, layer, work.summed(layer)) * moves
             at_work = moved + 3 * after * item + (0 if free else 2 * before * moves)
+            at_work += 0 if free else coming_bytes(plan, work, rank, layer)
         if moves > item:  # the same of features and sums of them
             keeps += int(work.sizes[rank, 1]) * work.widths[0] * (1 + work.keeps_rows) * item
         most = max(most, kept + keeps + at_work)

@@ -23,9 +23,11 @@ from gsplit.full import COLUMNS, FEATURES, ROWS, GridPlan
 from gsplit.full.common_link import CommonLink
 from gsplit.full.common_rows import CommonRows
 from gsplit.full.covers import Covered, edges_of_sums
+from gsplit.full.edge_shares import EdgeBlock, EdgeShare, read_edge_share
 from gsplit.full.first_sum import FirstBlock, FirstSums
 from gsplit.full.grid_attention import GridAttention, places_of_own
 from gsplit.full.moves import Moves, fresh_counters
+from gsplit.full.moving import MovingOperator
 from gsplit.full.operators import CommonOperator, GridOperator, Operator, Sizes
 from gsplit.full.reading import Places, places_in_list
 from gsplit.full.reading.turning import turned_edges
@@ -224,9 +226,11 @@ class WholeBatches:
         name = (tuple(sizes[:, layer - 1]), tuple(sizes[:, layer]), (int(self._returns(layer)),))
         if name not in self._operators:
             moves = self._moves
-            self._operators[name] = (
-                self._common_operator(layer) if moves is None else self._grid_operator(layer, moves)
-            )
+            if moves is None:
+                self._operators[name] = self._common_operator(layer)
+            else:
+                of_grid = self._moving_operator if self._plan.graph_moves else self._grid_operator
+                self._operators[name] = of_grid(layer, moves)
         self.edges[layer] = self._operators[name].num_edges
         return self._operators[name]
 
@@ -254,6 +258,31 @@ class WholeBatches:
             sizes[:, layer],
             returns=self._returns(layer),
         )
+
+    def _moving_operator(self, layer: int, moves: Moves) -> MovingOperator:
+        """Return what sums over edges of which the trainer holds its share."""
+        levels, member, run = self._own.levels, self._components.member, self._components.run
+        grid, rank = self._grid, member.rank
+        row, column = grid.group(rank, COLUMNS, FEATURES), list(grid.group(rank, ROWS, FEATURES))
+        given, wanted = levels.sizes[:, layer - 1], levels.sizes[:, layer]
+        block = EdgeBlock(
+            graph=self._components.layout.graph,
+            ranges=[(int(levels.bounds[row[0]]), int(levels.bounds[row[-1] + 1]))],
+            rows=self._own.places(layer, range(row[0], row[-1] + 1)),
+            num_rows=int(wanted[list(row)].sum()),
+            sources=self._own.places(layer - 1, column),
+            num_sources=int(given[column].sum()),
+            weights=self._components.layout.graph.edge_weight if self._components.edges.weights else None,
+        )
+        along = moves.sides[FEATURES]
+
+        def share(*, turned: bool) -> EdgeShare:
+            read = read_edge_share(block, along.place, along.size, turned=turned)
+            return read.to(member.device, run.dtype)
+
+        turned = share(turned=True) if self._returns(layer) else None
+        around = Sizes.of(given, grid, rank, ROWS), Sizes.of(wanted, grid, rank, COLUMNS)
+        return MovingOperator(share(turned=False), turned, moves, *around)
 
     def _returns(self, layer: int) -> bool:
         """Return whether gradients come back through the sums of a layer."""

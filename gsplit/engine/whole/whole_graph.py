@@ -18,7 +18,7 @@ from gsplit.engine.components import Components
 from gsplit.engine.minibatch import MiniBatch
 from gsplit.engine.run import Run
 from gsplit.engine.whole.fitting import check_plan_fits
-from gsplit.engine.whole.plan_table import undivided
+from gsplit.engine.whole.plan_table import plan_of_run, undivided
 from gsplit.engine.whole.rotated_batch import RotatedBatches
 from gsplit.engine.whole.rotated_prices import why_not_rotated
 from gsplit.engine.whole.whole_batch import WholeBatches
@@ -87,6 +87,11 @@ class WholeGraph:
                 f"--algorithm {plan.algorithm} sums in parts, which the model {model} is not made of; use "
                 f"{', '.join(OF_ALL_SOURCES)}, which bring it all rows"
             )
+        if plan.graph_moves and model == "gat":
+            raise InputError(
+                "--graph move is for sums: attention keeps a number of every edge and head of its block, which takes "
+                "more than the edges; drop it, or use --model sage or gcn"
+            )
         if not plan.of_all_sources:
             check_heads(run, plan)
         return plan.grid
@@ -148,13 +153,6 @@ def check_heads(run: Run, plan: GridPlan) -> None:
             f"--grid {','.join(map(str, plan.sizes))} deals heads out to {size} trainers, which do not divide "
             f"--{flag.replace('_', '-')} {number}; make it a multiple of {size}, or use another grid"
         )
-
-
-def plan_of_run(run: Run) -> GridPlan:
-    """The plan that was decided."""
-    config = run.config
-    assert config.grid is not None
-    return GridPlan(algorithm=config.algorithm, sizes=(config.grid[0], config.grid[1], config.grid[2]))
 
 
 def without_the_plan_before(config: TrainConfig, before: TrainConfig, trainers: int) -> TrainConfig:
