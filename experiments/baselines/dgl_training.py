@@ -89,15 +89,16 @@ class DGLTraining:
         # In CSC alone: DataLoader would make the other formats for its workers, which need none.
         self._graph = dgl.graph(("csc", arrays), num_nodes=len(indptr) - 1).formats(["csc"])
         dgl.seed(workload.seed * 1000 + rank)
+        self._sampler = dgl.dataloading.NeighborSampler(list(reversed(workload.fan_out)), fused=form.fused)
         self._loader = dgl.dataloading.DataLoader(
             self._graph,
             self._stored.vertices("train").to(dtype),
-            dgl.dataloading.NeighborSampler(list(reversed(workload.fan_out)), fused=form.fused),
+            self._sampler,
             device="cpu",
             batch_size=workload.share,
             shuffle=True,
             drop_last=False,
-            use_ddp=True,
+            use_ddp=torch.distributed.is_initialized(),
             ddp_seed=workload.seed,
             **worker_processes(setting.workers),
         )
@@ -130,6 +131,13 @@ class DGLTraining:
             input_rows=len(inputs),
             input_bytes=self._stored.row_bytes * len(inputs),
         )
+
+    def sampled_logits(self, name: str) -> Tensor:
+        """Logits of the vertices of a set, by drawn neighbours."""
+        vertices = self._stored.vertices(name).to(self._graph.idtype)
+        size = self._workload.batch_size
+        loader = dgl.dataloading.DataLoader(self._graph, vertices, self._sampler, device="cpu", batch_size=size)
+        return torch.cat([self.model(*self.load(batch).arguments) for batch in loader])
 
     def logits(self) -> Tensor:
         graph = self._graph.formats(["csc", "coo"])  # attention wants both

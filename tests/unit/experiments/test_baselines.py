@@ -15,7 +15,7 @@ from support.blocks import unsplit
 from support.commands import python
 from support.devices import HIDDEN
 from support.documents import undocumented
-from support.graphs import random_graph
+from support.graphs import lay_out, random_graph
 from support.libraries import needs_dgl
 
 from experiments.baselines import pyg_training
@@ -206,6 +206,26 @@ def test_subgraphs_of_pyg_are_checked(vertices, sources, destinations, fault):
         np.array(vertices), np.array(sources), np.array(destinations), INDPTR, INDICES, (2, 1)
     )
     assert (found is None) if fault is None else fault in found
+
+
+@needs_dgl
+def test_drawing_all_neighbours_dgl_evaluates_as_on_the_whole_graph(store):
+    side = dgl_of(workload_of(store))
+    with torch.no_grad():
+        whole, drawn = side.logits(), side.sampled_logits("test")
+    torch.testing.assert_close(drawn, whole[side.vertex_sets()["test"][0]])
+    assert len(drawn) > 20  # more than a mini-batch
+
+
+@needs_dgl
+@pytest.mark.slow
+def test_ways_of_evaluating_are_timed_beside_exact(store, tmp_path):
+    layout, found = lay_out(random_graph(150, 9, seed=8), tmp_path, parts=2).path, tmp_path / "found.json"
+    words = ("--rounds", "1", "--hidden", "8", "--json", str(found))
+    python("-m", "experiments.compare.evaluation", str(store), str(layout), *words, cwd=ROOT, env=os.environ | HIDDEN)
+    rows = json.loads(found.read_text())["evaluations"]
+    assert [row["way"] for row in rows] == ["sampled", "dgl", "dgl, sampled", "pyg"]
+    assert all(row["over"] == "exact" and row["ratio"] > 0 for row in rows)
 
 
 def compared(folder, *words):

@@ -40,6 +40,8 @@ MISTAKES = [
     ("compare.__main__", f"{COMPARE} --work file/work", "file/work"),
     ("compare.__main__", f"{COMPARE} --out file", "file"),
     ("compare.__main__", f"{COMPARE} --parirs 3", "--parirs, --pairs"),
+    ("compare.evaluation", "nowhere nowhere --rounds 0", "--rounds, 1, 0"),
+    ("compare.evaluation", "nowhere nowhere", "nowhere"),
     ("differential.__main__", "--models 0", "--models, 1, 0"),
     ("faults.__main__", "", "--runs 100, --inputs 1000, --quick"),
     ("faults.__main__", "--runs -1", "--runs, 0, -1"),
