@@ -56,7 +56,9 @@ class _Sampler:
     def sample_inside(
         self,
         targets: NDArray[np.int64],
-        sets: list[tuple[NDArray[np.int64], NDArray[np.float32]]],
+        sets: list[NDArray[np.int64]],
+        scales: list[NDArray[np.float32]] | None,
+        scale: float | None,
         epoch: int,
         batch: int,
         micro: int,

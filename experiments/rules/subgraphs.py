@@ -5,7 +5,9 @@ OMP_NUM_THREADS=1 python -m experiments.rules.subgraphs LAYOUT [--bias] [--quick
 Times are of a subgraph of a share of the vertices, the mean over some of an epoch's, one after the other as a sampler
 makes them. *choosing* is the epoch's shuffle, shared out to its sets.
 ``--bias``: a set that serves all layers counts the way back v - u - v too often (ScaleGNN's estimate is unbiased for
-one layer); beside the closed form of the expectation of two linear layers stands the mean over drawn sets.
+one layer); beside the closed form of the expectation of two linear layers stands the mean over drawn sets, and that
+over sets drawn for each layer (``--fresh``), with the standard errors by which it is off: of the sums of all outputs
+times their vertices' inputs, in which ways back add up, the largest over the columns.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, diags, identity
+from scipy.stats import norm as normal
 
 from experiments.shared.experiment import Experiment, Flags
 from experiments.shared.flags import Positive
@@ -29,7 +32,7 @@ from gsplit import cli
 from gsplit.config.flags import Positional
 from gsplit.data import Layout, open_layout
 from gsplit.errors import InputError
-from gsplit.sampling import Uniform
+from gsplit.sampling import Fresh, Uniform
 from gsplit.sampling.subgraphs import SetPlan, set_size
 
 SHARES = ("5%", "10%", "25%")
@@ -128,7 +131,7 @@ def _halves(plan: SetPlan, epoch: int, batch: int) -> tuple[NDArray[np.int64], N
 
 
 def bias(layout: Layout, share: str, draws: int) -> dict[str, Any]:
-    """How far the expectation of two linear GCN layers on one set is from the graph's: closed form, and drawn."""
+    """How far the expectation of two linear GCN layers is from the graph's, on one set and on fresh ones."""
     graph, n = layout.graph, layout.graph.num_vertices
     size = set_size(share, n)
     adjacency = csr_matrix((np.ones(graph.num_edges), graph.indices, graph.indptr), (n, n)) + identity(n)
@@ -152,12 +155,39 @@ def bias(layout: Layout, share: str, draws: int) -> dict[str, Any]:
     seen = met > 0
     drawn = sums[seen] / met[seen, None]
     norm = np.linalg.norm
+    fresh, errors = _on_fresh_sets(layout, share, draws, own, off, x, truth)
     return {
         "subgraph": share,
         "closed form": float(norm(closed - truth) / norm(truth)),
         "drawn": float(norm(drawn - truth[seen]) / norm(truth[seen])),
         "drawn - closed form": float(norm(drawn - closed[seen]) / norm(truth[seen])),
+        "fresh": float(norm(fresh - truth) / norm(truth)),
+        "fresh, standard errors": float(errors.max()),
+        "bound": float(normal.isf(normal.sf(4) / WIDTH)),
     }
+
+
+def _on_fresh_sets(
+    layout: Layout, share: str, draws: int, own: Any, off: Any, x: NDArray[np.float64], truth: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The mean of two layers on sets of their own, [N, WIDTH], and the standard errors it is off by, [WIDTH]."""
+    n = len(x)
+    sampler = Fresh(subgraph=share, layers=2).sampler(layout, np.array([0, n]), seed=0)
+
+    def layer(rows: NDArray[np.float64], some: NDArray[np.int64]) -> NDArray[np.float64]:
+        kept = np.zeros_like(rows)
+        kept[some] = rows[some] * (n / len(some))
+        found: NDArray[np.float64] = own @ rows + off @ kept
+        return found
+
+    sums, off_by = np.zeros_like(x), np.zeros((draws, WIDTH))
+    for draw in range(draws):
+        last, first = sampler.sets(draw, 0, 0)
+        found = layer(layer(x, first), last)
+        sums += found
+        off_by[draw] = (x * (found - truth)).sum(axis=0)
+    error = off_by.std(axis=0, ddof=1) / np.sqrt(draws)
+    return sums / draws, np.abs(off_by.mean(axis=0)) / error
 
 
 command = Experiment("rules.subgraphs", SubgraphsConfig, measure)

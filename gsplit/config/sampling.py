@@ -217,6 +217,9 @@ class SamplingConfig(Checked):
     ] = None
     """uniform: vertices of a subgraph, a number or a share such as 10%; an epoch has every vertex once. saint: darts
     thrown at all vertices, so some fewer."""
+    fresh: Annotated[bool, Only(strategy=SAMPLED), Only(sampling="uniform"), Only(grid=None), RESULTS] = False
+    """uniform: draw another set of --subgraph vertices for each layer, out of all vertices. With --estimate unbiased
+    several linear layers are right on average then, where one set makes each alone so; more rows are loaded."""
     clusters: Annotated[
         int | None,
         Range(1),

@@ -1,7 +1,6 @@
 // Python's view of the sampler: arrays by type and relation become a graph, and mini-batches segments.
 
 #include <nanobind/stl/optional.h>
-#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -80,13 +79,19 @@ struct BoundSampler {
     sampled = true;
   }
 
-  void sample_inside(Array<int64_t> targets, std::vector<std::pair<Array<int64_t>, Array<float>>> sets, int64_t epoch,
+  void sample_inside(Array<int64_t> targets, std::vector<Array<int64_t>> sets,
+                     std::optional<std::vector<Array<float>>> scales, std::optional<double> scale, int64_t epoch,
                      int64_t batch, int64_t micro, int64_t num_targets, bool with_edge_ids) {
     nb::gil_scoped_release unlocked;
-    begin({epoch, batch, num_targets, micro}, {.edge_ids = with_edge_ids, .scales = true});
+    const bool scaled = scales || scale;
+    if (sets.empty() || (scales && scales->size() != sets.size()))
+      throw nb::value_error("there must be at least one set, and scales for each set or for none");
+    begin({epoch, batch, num_targets, micro}, {.edge_ids = with_edge_ids, .scales = scaled});
     std::vector<typename Sampler<Index>::Sources> sources;
-    for (const auto& [vertices, scales] : sets) sources.push_back({span_of(vertices), span_of(scales)});
-    sampler.sample_inside(span_of(targets), sources, with_edge_ids, true);
+    for (size_t i = 0; i < sets.size(); ++i)
+      sources.push_back({span_of(sets[i]), scales ? span_of((*scales)[i]) : std::span<const float>(),
+                         static_cast<float>(scale.value_or(1.0))});
+    sampler.sample_inside(span_of(targets), sources, with_edge_ids, scaled);
     sampled = true;
   }
 
@@ -167,8 +172,9 @@ void bind_sampler(nb::module_& m, const char* name) {
       .def("sample_pools", &Self::sample_pools, nb::arg("targets"), nb::arg("sizes"), nb::arg("seed"),
            nb::arg("epoch"), nb::arg("batch"), nb::arg("micro"), nb::arg("num_targets"), nb::arg("exponential"),
            nb::arg("edge_ids"))
-      .def("sample_inside", &Self::sample_inside, nb::arg("targets"), nb::arg("sets"), nb::arg("epoch"),
-           nb::arg("batch"), nb::arg("micro"), nb::arg("num_targets"), nb::arg("edge_ids"))
+      .def("sample_inside", &Self::sample_inside, nb::arg("targets"), nb::arg("sets"), nb::arg("scales").none(),
+           nb::arg("scale").none(), nb::arg("epoch"), nb::arg("batch"), nb::arg("micro"), nb::arg("num_targets"),
+           nb::arg("edge_ids"))
       .def("sample_subgraph", &Self::sample_subgraph, nb::arg("vertices"), nb::arg("targets"), nb::arg("layers"),
            nb::arg("scales").none(), nb::arg("scale").none(), nb::arg("epoch"), nb::arg("batch"), nb::arg("micro"),
            nb::arg("num_targets"), nb::arg("edge_ids"))

@@ -33,6 +33,8 @@ def warn_of_other_sampling(config: SamplingConfig, layout: Layout) -> None:
         logger.warning(
             "%s was presampled for --importance squares, not %s: %s", layout.path, config.importance, LESS_EVEN
         )
+    if known == now == "uniform" and config.fresh:
+        logger.warning("%s was presampled for one set in all layers, not --fresh: %s", layout.path, LESS_EVEN)
     if known == now == "neighbours" and layout.graph.schema.is_typed:
         _warn_of_other_relations(config, presampled, layout)
     for name in ("fan_out", "layer_sizes", "subgraph"):

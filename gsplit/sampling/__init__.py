@@ -2,10 +2,11 @@
 
 ``rule`` says how mini-batches are sampled; ``plan`` has their targets, ``sampler`` draws and splits, ``segment`` is a
 split at rest, ``micro_batches`` brings them together. The rules: neighbours in ``rule``, LADIES and FastGCN in
-``layerwise``, uniform subgraphs and clusters in ``subgraphs``, GraphSAINT in ``saint``; ``masses`` is what several of
-them draw by.
+``layerwise``, uniform subgraphs and clusters in ``subgraphs``, uniform sets by layer in ``fresh``, GraphSAINT in
+``saint``; ``masses`` is what several of them draw by.
 """
 
+from gsplit.sampling.fresh import Fresh
 from gsplit.sampling.layerwise import FastGCN, Ladies
 from gsplit.sampling.micro_batches import MicroBatches, SamplerSpec, split_offsets
 from gsplit.sampling.plan import EpochPlan
@@ -27,6 +28,7 @@ __all__ = [
     "Clusters",
     "EpochPlan",
     "FastGCN",
+    "Fresh",
     "Ladies",
     "MicroBatchSampler",
     "MicroBatches",

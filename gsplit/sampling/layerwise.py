@@ -99,8 +99,9 @@ class FastGCNSampler(SetSampler):
         assert len(start) == targets
         epoch, batch, micro, _ = about
         keys = [fold_key(self._seed, epoch, batch, micro, hop, DARTS) for hop in range(1, len(self._sizes) + 1)]
-        sets = [self._thrown(key, size) for key, size in zip(keys, self._sizes, strict=True)]
-        self._core.sample_inside(start, sets, *about, self._edge_ids)
+        thrown = [self._thrown(key, size) for key, size in zip(keys, self._sizes, strict=True)]
+        sets, scales = map(list, zip(*thrown, strict=True))
+        self._core.sample_inside(start, sets, scales, None, *about, self._edge_ids)
 
     def _thrown(self, key: int, darts: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """The vertices that are hit, int64 layout ids, and their scales, float32."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from gsplit.data.schema import Schema
 from gsplit.errors import InputError
+from gsplit.sampling.fresh import Fresh
 from gsplit.sampling.layerwise import Draw, FastGCN, Ladies
 from gsplit.sampling.masses import Importance
 from gsplit.sampling.rule import FanOutOf, Neighbours, Rule
@@ -24,6 +25,7 @@ def rule_named(
     draw: Draw = "priority",
     subgraph: str | None = None,
     clusters: int | None = None,
+    fresh: bool = False,
     scaled: bool = False,
 ) -> Rule:
     """A rule, made of what it takes of these.
@@ -38,6 +40,7 @@ def rule_named(
         draw: of ladies.
         subgraph: of uniform and saint.
         clusters: of clusters.
+        fresh: of uniform, which draws another set for each layer then.
         scaled: of uniform, whose segments carry scales then.
 
     Raises:
@@ -50,7 +53,7 @@ def rule_named(
     if name == "fastgcn" and layer_sizes:
         return FastGCN(sizes=layer_sizes, importance=importance)
     if name == "uniform" and subgraph is not None:
-        return Uniform(subgraph=subgraph, layers=layers, scaled=scaled)
+        return (Fresh if fresh else Uniform)(subgraph=subgraph, layers=layers, scaled=scaled)
     if name == "saint" and subgraph is not None:
         return Saint(subgraph=subgraph, layers=layers, importance=importance)
     if name == "clusters" and clusters is not None:

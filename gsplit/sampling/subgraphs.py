@@ -127,14 +127,9 @@ class SubgraphSampler(SetSampler):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Uniform:
-    """Uniform vertex sampling: the subgraph of a random set, the same for all layers.
+class OfShuffle:
+    """The part of a rule whose mini-batches are runs of each epoch's shuffle of all vertices."""
 
-    ScaleGNN (arXiv 2604.02651, section 4): equations 20 to 24 with ``unbiased`` estimates; one shuffle an epoch in
-    place of a permutation a step, so that a set is as random and every vertex is met once an epoch.
-    """
-
-    draws_targets: ClassVar[bool] = False
     subgraph: str
     """Vertices of a set: a number, or a share of all such as ``10%``."""
     layers: int
@@ -151,6 +146,17 @@ class Uniform:
     def num_batches(self, layout: Layout, *, batch_size: int, micro_batches: int = 1) -> int:
         """Number of mini-batches in which every vertex is in one set; they say nothing of ``batch_size``."""
         return -(-self.pieces(layout) // micro_batches)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Uniform(OfShuffle):
+    """Uniform vertex sampling: the subgraph of a random set, the same for all layers.
+
+    ScaleGNN (arXiv 2604.02651, section 4): equations 20 to 24 with ``unbiased`` estimates; one shuffle an epoch in
+    place of a permutation a step, so that a set is as random and every vertex is met once an epoch.
+    """
+
+    draws_targets: ClassVar[bool] = False
 
     def plan(
         self, layout: Layout, *, batch_size: int, seed: int, micro_batches: int = 1, fixed_shares: bool = False

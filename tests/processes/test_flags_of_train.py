@@ -119,6 +119,7 @@ TRAIN: Table = {
     "sampling": Row(value="fastgcn", see=weights, base=LADIES),
     "layer_sizes": Row(value=(20, 30), see=traffic("sampled_edges"), base=LADIES),
     "subgraph": Row(value="50%", see=lambda seen: len(records(seen.run, "mini-batch")), base=UNIFORM),
+    "fresh": Row(value=True, see=traffic("sampled_edges"), base=UNIFORM),
     "clusters": Row(value=2, see=lambda seen: len(records(seen.run, "mini-batch")), base=CLUSTERS),
     "estimate": Row(value="unbiased", see=weights, base=LADIES),
     "importance": Row(value="counts", see=traffic("sampled_edges"), base=LADIES),

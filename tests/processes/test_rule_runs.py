@@ -21,6 +21,15 @@ RULES = {
     "ladies": {"sampling": "ladies", "layer_sizes": (30, 40), **NONE},
     "fastgcn": {"sampling": "fastgcn", "layer_sizes": (60, 60), "estimate": "unbiased", **NONE},
     "uniform": {"sampling": "uniform", "subgraph": "17%", "num_layers": 2, "batch_size": 512, **NONE},
+    "fresh": {
+        "sampling": "uniform",
+        "subgraph": "17%",
+        "fresh": True,
+        "estimate": "unbiased",
+        "num_layers": 2,
+        "batch_size": 512,
+        **NONE,
+    },
     "saint": {
         "sampling": "saint",
         "subgraph": "17%",
@@ -43,7 +52,7 @@ def trained(layout, run, rule, **changes):
     }
 
 
-@pytest.mark.parametrize("rule", ["ladies", "saint"])
+@pytest.mark.parametrize("rule", ["ladies", "saint", pytest.param("fresh", marks=pytest.mark.slow)])
 def test_runs_are_bit_equal_with_samplers_and_without(layouts, tmp_path, in_pool, rule):
     path = layouts(2).path
     with in_pool():

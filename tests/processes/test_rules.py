@@ -14,7 +14,7 @@ from support.steps import ALONE, CPU, Step, targets_of_first
 
 from gsplit.data import open_layout
 from gsplit.parallel import Member, trainer_grid
-from gsplit.sampling import Clusters, FastGCN, Ladies, Saint, Uniform
+from gsplit.sampling import Clusters, FastGCN, Fresh, Ladies, Saint, Uniform
 
 LAYERS = [0, 0, 0]
 """As many as there are layers; how many neighbours is for another rule."""
@@ -24,6 +24,7 @@ RULES = {
     "fastgcn": FastGCN(sizes=(60, 80, 80)),
     "uniform": Uniform(subgraph="120", layers=3),
     "unbiased uniform": Uniform(subgraph="120", layers=3, scaled=True),
+    "fresh": Fresh(subgraph="120", layers=3, scaled=True),
     "saint": Saint(subgraph="120", layers=3),
     "clusters": Clusters(clusters=1, layers=3),
 }
@@ -41,6 +42,7 @@ OPTIONS = [
 ]
 CASES = [
     *itertools.product((2, 3, 4), ("ladies", "unbiased uniform"), EACH[:3], ("ratio", "unbiased")),
+    *itertools.product((2, 3, 4), ("fresh",), EACH[:3], ("ratio", "unbiased")),
     *itertools.product((3,), ("race", "fastgcn"), EACH[:3], ("ratio", "unbiased")),
     *itertools.product((3,), ("saint",), EACH[:3], ("unbiased",)),
     *itertools.product((2, 4), ("ladies", "fastgcn", "uniform", "saint", "clusters"), ("gat", "sage"), ("ratio",)),
@@ -102,7 +104,7 @@ def test_law_2_same_loss_and_gradient_as_one_process(pool, layouts, weighted_lay
     assert_same_step([result["step"] for result in results], loss, gradients)
 
 
-@pytest.mark.parametrize("rule", ["ladies", "fastgcn", "uniform", "saint"])
+@pytest.mark.parametrize("rule", ["ladies", "fastgcn", "uniform", "fresh", "saint"])
 def test_law_2_with_two_groups_of_two(pool, layouts, rule):
     whole, split = layouts(1), layouts(4)
     shares, gradients = [], None
@@ -115,7 +117,7 @@ def test_law_2_with_two_groups_of_two(pool, layouts, rule):
     assert_same_step([result["step"] for result in results], sum(shares), gradients)
 
 
-@pytest.mark.parametrize("rule", ["ladies", "uniform"])
+@pytest.mark.parametrize("rule", ["ladies", "uniform", "fresh"])
 @pytest.mark.parametrize("world", [2, 4])
 def test_law_2_when_trainers_have_no_targets_or_nobody_has_any(pool, layouts, world, rule):
     whole, split = layouts(1), layouts(world)

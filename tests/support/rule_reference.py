@@ -147,6 +147,22 @@ def fastgcn(graph, offsets, targets, sizes, *, importance, weighted, global_ids,
     return split_by(graph, offsets, targets, len(sizes), choose)
 
 
+def fresh(graph, offsets, targets, layers, size, scale, *, global_ids, seed, epoch, batch, micro):
+    """Of each hop the first numbers that differ, in turns; or, of more than a half, those that are left out."""
+    n = len(global_ids)
+
+    def choose(hop, destinations):
+        key, drawn, turn = key_of([seed, epoch, batch, micro, hop, SETS]), set(), 0
+        while missing := min(size, n - size) - len(drawn):
+            drawn.update(below(key_of([key, turn]), n, missing))
+            turn += 1
+        kept = drawn if 2 * size <= n else set(range(n)) - drawn
+        scales = {v: float(np.float32(scale)) for v in range(n) if int(global_ids[v]) in kept}
+        return kept_from(graph, destinations, scales), scales
+
+    return split_by(graph, offsets, targets, layers, choose)
+
+
 def shuffled_sets(global_ids, pieces, *, seed, epoch):
     """The sets of an epoch: runs of all vertices in the order of their hashes, layout ids ascending in each."""
     key = key_of([seed, epoch, SETS])

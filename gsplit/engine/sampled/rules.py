@@ -35,6 +35,7 @@ def rule_of_run(config: Resolved, *, estimates: tuple[str, ...] = (), fan_out_of
         draw=config.draw,
         subgraph=config.subgraph,
         clusters=config.clusters,
+        fresh=config.fresh,
         scaled=bool(estimates),
     )
     return _of_links(config, rule) if config.task == "links" and isinstance(rule, Neighbours) else rule

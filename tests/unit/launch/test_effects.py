@@ -39,6 +39,8 @@ UNIFORM = {"sampling": "uniform", "subgraph": "50%", "fan_out": (20, 20, 20), "n
         ({"replication": 2}, "--replication, 2, --strategy split"),
         ({**WHOLE, "accumulate": 2}, "--accumulate, 2, --strategy full"),
         ({**WHOLE, "subgraph": "10%"}, "--subgraph, 10%, --strategy full"),
+        ({**WHOLE, "fresh": True}, "--fresh, --strategy full"),
+        ({**UNIFORM, "fresh": True, "grid": (2, 1, 1)}, "--fresh, --grid 2,1,1"),
         ({**WHOLE, "estimate": "unbiased"}, "--estimate unbiased, --strategy full"),
         ({**WHOLE, "importance": "norms"}, "--importance norms, --strategy full"),
         ({**WHOLE, "draw": "race"}, "--draw race, --strategy full"),
