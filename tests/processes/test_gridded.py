@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from support.hosts import train_placed
 from support.messages import line_with
-from support.runs import config_for, records, trainer_of
+from support.runs import config_for, own_edges_alone, records, trainer_of
 
 import gsplit
 from gsplit import TrainConfig
@@ -146,18 +146,6 @@ def test_what_moves_is_what_the_formula_says(pool, layouts, tmp_path, groups, gr
             loaded += counts["host_rows"]
     assert loaded == EXACT["epochs"] * layout.graph.num_vertices
     assert sum(wanted.values())
-
-
-def own_edges_alone(member, config):
-    """Losses and weights, where edges into vertices of other grid rows lead to no vertex that there is."""
-    trainer = trainer_of(member, config)
-    graph, rows = trainer.layout.graph, trainer.member.grid.size("rows")
-    own = np.repeat(np.arange(trainer.layout.parts), np.diff(trainer.layout.offsets)) * rows // trainer.layout.parts
-    indices = np.array(graph.indices)
-    indices[np.repeat(own != trainer.member.coordinate("rows"), np.diff(graph.indptr))] = np.iinfo(indices.dtype).max
-    object.__setattr__(graph, "indices", indices)
-    loop.train(trainer)
-    return [parameter.detach() for parameter in trainer.model.parameters()]
 
 
 def test_no_edge_into_another_grid_row_is_read(pool, here, wanted, layouts, tmp_path):

@@ -7,13 +7,14 @@ import json
 import numpy as np
 import pytest
 from support.messages import line_with
-from support.runs import config_for, records
+from support.runs import config_for, own_edges_alone, records
 
 import gsplit
 from gsplit import TrainConfig
 from gsplit.engine.whole.plan_table import priced_plans, sent_bytes
 from gsplit.errors import InputError
 from gsplit.launch.resolve import resolve
+from gsplit.runs import checkpoint
 
 EXACT = {"strategy": "full", "fan_out": (-1, -1), "batch_size": 512, "dtype": "float64", "epochs": 5}
 
@@ -84,6 +85,16 @@ def test_a_run_goes_on_under_another_plan_and_with_other_trainers(here, wanted, 
     np.testing.assert_allclose(logits_of(run, path), logits, rtol=0, atol=1e-8)
     assert [record["trainers"] for record in records(run)] == [4, 4, 3, 3, 2]
     assert json.loads((run / "resolved.json").read_text())["algorithm"] == "1.5d"
+
+
+@pytest.mark.parametrize("flags", [{}, {"graph": "move"}], ids=["stays", "moves"])
+def test_no_edge_into_another_grid_row_is_read(pool, here, layouts, tmp_path, flags):
+    """So no trainer needs the whole graph."""
+    config = config_for(layouts(4).path, tmp_path / "run", **EXACT, evaluate="none", grid=(2, 1, 2), **flags)
+    gsplit.train(config=config)
+    wanted = checkpoint.load_state(config.out, checkpoint.MODEL).values()
+    for same in pool.run(4, own_edges_alone, config):
+        assert all((weight - other).abs().max() <= 1e-10 for weight, other in zip(wanted, same, strict=True))
 
 
 def test_the_first_sum_is_taken_once(here, layouts, tmp_path):

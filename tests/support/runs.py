@@ -8,6 +8,7 @@ import threading
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from gsplit.config.train import TrainConfig
@@ -39,6 +40,18 @@ def run_for(config: TrainConfig, world: int, model=None, resume=False) -> Run:
 def trainer_of(member, config: TrainConfig, model=None, resume=False) -> Trainer:
     """This member's trainer of :func:`run_for`."""
     return loop.ready(member, run_for(config, member.world, model, resume), pool_module.SHARED)
+
+
+def own_edges_alone(member, config):
+    """Weights that are learned where edges into vertices of other grid rows lead to no vertex that there is."""
+    trainer = trainer_of(member, config)
+    graph, rows = trainer.layout.graph, trainer.member.grid.size("rows")
+    own = np.repeat(np.arange(trainer.layout.parts), np.diff(trainer.layout.offsets)) * rows // trainer.layout.parts
+    indices = np.array(graph.indices)
+    indices[np.repeat(own != trainer.member.coordinate("rows"), np.diff(graph.indptr))] = np.iinfo(indices.dtype).max
+    object.__setattr__(graph, "indices", indices)
+    loop.train(trainer)
+    return [parameter.detach() for parameter in trainer.model.parameters()]
 
 
 def train_in_trainer(member, config: TrainConfig, model=None, resume=False):
