@@ -21,6 +21,7 @@ from support.garbage import collect_seldom
 from support.graphs import lay_out, random_graph
 from support.pool import SIZE, Pool
 from support.predictions import InPool as PredictsInPool
+from support.prices import keep_prices, remove_prices
 from support.runs import InPool as TrainsInPool
 
 from experiments.shared import real_graphs
@@ -33,6 +34,7 @@ def pytest_configure():
     signal.signal(signal.SIGINT, signal.default_int_handler)
     collect_seldom()
     wait_for_no_disk()
+    keep_prices()
     if accelerator.find("auto")[0] in (accelerator.HOST, "sim"):  # a driver of GPUs is of no use once it is forked
         spawn_by_forking()
     # As each trainer does. Where tests take all cores, threads that wait for each other take most of the time.
@@ -46,6 +48,7 @@ def pytest_collection_finish():
 
 
 def pytest_unconfigure():
+    remove_prices()
     gc.unfreeze()  # or what the core has made counts as leaked at the end
 
 

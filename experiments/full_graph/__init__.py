@@ -6,6 +6,7 @@
     python -m experiments.full_graph --systems --dataset "synthetic:products?scale=0.05" --hidden 128
     python -m experiments.full_graph --accuracy --json full_graph_accuracy.json
     python -m experiments.full_graph --loading --json full_graph_loading.json
+    python -m experiments.full_graph --choice --json full_graph_choice.json
     python -m experiments.full_graph --words --quick
 
 One of these flags says what is measured; each takes ``--quick``, which needs seconds, and ``--json``:
@@ -20,6 +21,8 @@ One of these flags says what is measured; each takes ``--quick``, which needs se
 - ``--accuracy``: test accuracy beside the same models in full-batch PyG, ten seeds, by the papers' recipes.
 - ``--loading``: what trainers read of a layout, what stays, and their private memory beside what ``--dry-run`` says
   (:mod:`experiments.full_graph.loading`), each plan in a run of its own, by 1, 2 and 4 trainers.
+- ``--choice``: seconds of an epoch under every plan beside those that are predicted, and what ``--algorithm auto``
+  takes by its trials (:mod:`experiments.full_graph.choice`), by 2 and 4 trainers.
 
 ``--json`` writes tables, lists of rows:
 
@@ -36,4 +39,8 @@ One of these flags says what is measured; each takes ``--quick``, which needs se
 - ``--loading``: ``runs`` (``layout_mib`` of its files; of the trainer that has most ``read_mib``, ``stays_mib`` after
   loading, ``beyond_mib`` that loading took for itself, ``peak_mib``; ``said_mib`` by ``--dry-run``;
   ``bytes_an_edge`` of A and A' over all trainers) and ``settings``.
+- ``--choice``: ``graphs`` (``chosen`` by trial and ``best`` as timed; ``regret``, the first's seconds over the
+  second's, and ``regret_without_trials``; ``spread``, the slowest plan's over the best's; ``rank_correlation`` of
+  Spearman, predicted to measured), ``timed`` (a row a plan: ``predicted_s``, ``measured_s``, and ``tried_s`` of its
+  trial) and ``settings``.
 """

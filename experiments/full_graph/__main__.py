@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from experiments.baselines.whole_graph import Task
 from experiments.full_graph import accuracy as accuracies
 from experiments.full_graph import balance as blocks
+from experiments.full_graph import choice as choices
 from experiments.full_graph import epochs as rivals
 from experiments.full_graph import loading as loads
 from experiments.full_graph import volumes
@@ -33,7 +34,7 @@ def _accept_names(names: str) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class FullGraphConfig(Flags):
-    """Whole-graph training beside CAGNET, Plexus, PyG and DGL: --words, --balance, --loading and others."""
+    """Whole-graph training beside CAGNET, Plexus, PyG and DGL: --words, --balance, --choice and others."""
 
     words: bool = False
     """Words of an epoch: the papers' formulas beside ours, and rows that parts need of each other."""
@@ -45,12 +46,14 @@ class FullGraphConfig(Flags):
     """Test accuracy beside the same model in full-batch PyG."""
     loading: bool = False
     """Bytes that trainers read, and their private memory beside what --dry-run says."""
+    choice: bool = False
+    """Every plan timed, beside what is predicted, and what --algorithm auto takes."""
     quick: bool = False
     """Take seconds to a minute: small graphs, few rounds; figures say nothing."""
     data: Path = field(default_factory=real_graphs.folder)
     """The folder of the real graphs."""
     seed: Seed = 0
-    """words: seed of the partitions; systems, loading: of the graph and of the initial weights."""
+    """words: seed of the partitions; systems, loading, choice: of the graph and of the initial weights."""
     dataset: str = "amazon_computers"
     """systems: a real graph, or synthetic:PRESET, perhaps with ?scale=0.05."""
     model: Literal["gcn", "sage"] = "gcn"
@@ -70,7 +73,7 @@ class FullGraphConfig(Flags):
     run_limit_s: Positive = 1800
     """systems: seconds after which a run is ended and its system left out."""
     work: Path = Path("work/full_graph")
-    """systems, loading: keeps graph stores and layouts."""
+    """systems, loading, choice: keeps graph stores and layouts."""
     strategy: Literal["full", "split"] = "full"
     """accuracy: --strategy of ours; split takes the whole graph as one mini-batch."""
     trainers: Positive = 2
@@ -82,7 +85,7 @@ class FullGraphConfig(Flags):
     def chosen(self) -> str:
         """What is measured."""
         given = {"words": self.words, "balance": self.balance, "systems": self.systems, "accuracy": self.accuracy}
-        given["loading"] = self.loading
+        given |= {"loading": self.loading, "choice": self.choice}
         chosen = [name for name, is_given in given.items() if is_given]
         if len(chosen) != 1:
             raise InputError(f"give one of --{', --'.join(given)}; {len(chosen)} are given")
@@ -92,13 +95,15 @@ class FullGraphConfig(Flags):
 def measure(config: FullGraphConfig) -> dict[str, Any]:
     """The tables of what was chosen."""
     chosen = config.chosen
-    with warnings_alone("gsplit" if chosen == "loading" else "gsplit.partition"):
+    with warnings_alone("gsplit" if chosen in ("loading", "choice") else "gsplit.partition"):
         if chosen == "words":
             return volumes.measure(config.data, quick=config.quick, seed=config.seed)
         if chosen == "balance":
             return blocks.measure(config.data, quick=config.quick)
         if chosen == "loading":
             return loads.measure(config.data, config.work, quick=config.quick, seed=config.seed)
+        if chosen == "choice":
+            return choices.measure(config.data, config.work, quick=config.quick, seed=config.seed)
     if chosen == "systems":
         return rivals.measure(plan_of(config), _split(config.only))
     fewer = {"epochs": 5, "cases": 2} if config.quick else {}

@@ -47,8 +47,9 @@ class ParallelConfig(Checked):
     """full: how rows come to where they are summed. shared: read where they lie, in the host's memory; 1d: all rows
     to all; 1d-sparse: only those that are needed; 1.5d, 2d, 3d: a grid of trainers, as CAGNET; columns: each trainer
     sums all rows, but some columns; rotate (gcn): a grid whose axes change roles from layer to layer, as Plexus.
-    auto: shared on the CPU, 1d-sparse on GPUs; on several hosts what sends in the least time, by bytes between and
-    within hosts, but for rotate."""
+    auto: shared on the CPU, 1d-sparse on GPUs; where the run is long, the quickest of the three plans that are
+    predicted to be quickest, which are tried first; on several hosts what sends in the least time, by bytes between
+    and within hosts. Never rotate."""
     grid: Annotated[tuple[int, ...] | None, Accepted(_check_grid), Only(strategy=("full", "split"))] = None
     """full: trainers along the rows of the adjacency, its columns, and the features: R,K,F, with R*K*F of --gpus; for
     rotate along x, y and z. By default as even as --algorithm allows. split, with --sampling uniform, saint or

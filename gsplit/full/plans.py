@@ -21,6 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from gsplit.config.parallel import Algorithm
 from gsplit.errors import InputError
@@ -62,6 +63,14 @@ class GridPlan:
     def of_all_sources(self) -> bool:
         """True where a layer is brought all the rows that its edges come from."""
         return self.algorithm in OF_ALL_SOURCES
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The fields of a configuration that ask for it."""
+        if self.of_all_sources:
+            return {"algorithm": self.algorithm}
+        fields = {"algorithm": "rotate"} if self.algorithm == "rotate" else {}
+        return fields | {"grid": self.sizes} | ({"graph": "move"} if self.graph_moves else {})
 
     def __str__(self) -> str:
         return f"{self.algorithm} {'x'.join(map(str, self.sizes))}{' --graph move' * self.graph_moves}"

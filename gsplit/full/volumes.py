@@ -155,6 +155,11 @@ def volumes(
     return counts
 
 
+def sent_bytes(counts: dict[str, int], move: str = "exchange") -> int:
+    """Bytes that a move, or all of them, sent forward and backward."""
+    return counts[f"{move}_forward_bytes"] + counts[f"{move}_backward_bytes"]
+
+
 def passed_on(words: Mapping[int, int], rank: int, here: int) -> int:
     """Words that a trainer sends to other hosts where each of some has words for all, who pass on what they get.
 

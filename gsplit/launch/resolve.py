@@ -237,8 +237,7 @@ def _with_plan(config: Placed, asked: TrainConfig, layout: Layout, described: De
     if (price := quickest(run)) is None:
         return config
     logger.info("--algorithm auto takes %s, which sends in the least time over %d hosts", price.flags, config.hosts)
-    plan = price.plan
-    return replace(config, algorithm=plan.algorithm) if plan.of_all_sources else replace(config, grid=plan.sizes)
+    return replace(config, **price.plan.fields)
 
 
 def dry_run_of(engine: Engine, run: Run, *, on_host: bool = False) -> StepBytes | None:

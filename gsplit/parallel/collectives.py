@@ -76,6 +76,11 @@ def all_to_all(
     start_all_to_all(out, sent, receive_counts, send_counts, group)()
 
 
+def all_to_all_halves(out: Tensor, sent: Tensor, backend: dist.ProcessGroupGloo) -> None:
+    """Send each of two members half of ``sent``, by a backend that is in none of PyTorch's groups."""
+    backend.alltoall_base(out, sent, [], []).wait()  # type: ignore[attr-defined]
+
+
 def all_to_all_places(
     places: Sequence[Sequence[Tensor]], sent: Tensor, send_counts: Sequence[int], group: Group | Mailboxes | None
 ) -> None:

@@ -19,12 +19,13 @@ from gsplit.waiting import until
 
 CONFIG = "config.json"
 RESOLVED = "resolved.json"
+PLANS = "plans.json"
 PREDICTIONS = "predictions.npy"
 RESULTS = ("checkpoint.json", "model.json", "metrics.jsonl", "summary.json")
 """A run that has one of these, with something in it, has saved something."""
 SAVED = "|".join(
     (
-        *map(re.escape, (CONFIG, RESOLVED, START, *RESULTS, "trace.json")),
+        *map(re.escape, (CONFIG, RESOLVED, PLANS, START, *RESULTS, "trace.json")),
         r"(checkpoint|model)-[0-9a-f]{16}\.pt",
         r"model\.pt",
     )
@@ -35,7 +36,9 @@ TEMPORARY = re.compile(rf"\.({FILES})\.\d+")
 """Names of files that a run writes to and then renames (:func:`gsplit.files.replacing`)."""
 BEGUN = re.compile(rf"{SAVED}|{TEMPORARY.pattern}|\.lock|\{START_LOCK}|\.trace-\d+\.json")
 """Names of files that a run may have written, beside its configuration, before it has saved anything."""
-NOT_BEGUN = re.compile(rf"\.lock|\{START_LOCK}|\.?{re.escape(START)}(\.\d+)?|\.{re.escape(CONFIG)}\.\d+")
+NOT_BEGUN = re.compile(
+    rf"\.lock|\{START_LOCK}|\.?{re.escape(START)}(\.\d+)?|\.{re.escape(CONFIG)}\.\d+|\.?{re.escape(PLANS)}(\.\d+)?"
+)
 """Names of files that there may be before it has a configuration."""
 
 BEYOND_SILENCE_S = 5.0

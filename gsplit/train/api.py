@@ -19,9 +19,11 @@ from gsplit.config.train import TrainConfig, save_configurations
 from gsplit.data.memory.opened import OpenFolder
 from gsplit.data.memory.temporary import Temporary
 from gsplit.engine.objectives.own_loss import LossFunction
+from gsplit.engine.run import Run
 from gsplit.engine.whole.plan_table import plan_table
 from gsplit.errors import InputError
 from gsplit.files import as_path
+from gsplit.full import GridPlan
 from gsplit.host import ending_tidily
 from gsplit.hosts import Place, place_of
 from gsplit.launch.effects import warn
@@ -39,6 +41,7 @@ from gsplit.train.check import check_model
 from gsplit.train.going_on import goes_on, starter_at, tell_seen
 from gsplit.train.loop import live, trained
 from gsplit.train.own_loop import Handed, Loop
+from gsplit.train.plan_trials import with_plan_before, with_plan_chosen
 from gsplit.train.store_layout import is_store_of_run, laid_out
 from gsplit.train.summary import Trained
 
@@ -147,7 +150,10 @@ def _train(
             held.enter_context(held_run(config.out, overwrite=config.overwrite, starter=starter))
             config = held.enter_context(laid_out(config))
         hosts = 1 if meeting is None else meeting.place.hosts
-        run = resolve(config, model, loss, None if before is None else before.config, hosts)
+        resolved = functools.partial(
+            resolve, model=model, loss=loss, before=None if before is None else before.config, hosts=hosts
+        )
+        run = resolved(config)
         if run.config.check_model:
             return {"check": check_model(run)}
         if run.config.dry_run:
@@ -155,11 +161,15 @@ def _train(
             if meeting is not None:
                 meeting.tell("decided", plans)
             return plans
-        warn(run)
         if not begins_from_store:
             held.enter_context(
                 held_run(run.config.out, resumes=run.resumes, overwrite=run.config.overwrite, starter=starter)
             )
+        asked = run.asked
+
+        def named(plan: GridPlan) -> Run:
+            return replace(resolved(replace(asked, **plan.fields)), asked=asked)
+
         position = Position()
         if before is not None:
             resumed = Resumed.checked(run, before)
@@ -173,7 +183,11 @@ def _train(
                     "with gsplit.train(config=gsplit.TrainConfig.resuming(...), loop=...)"
                 )
             resumed.warn_of_changes()
+            run = with_plan_before(run, before.config, named)
             position = resumed.position
+        elif meeting is None:
+            run = with_plan_chosen(run, named)
+        warn(run)
         save_configurations(run.folder, run.asked, run.config, run.unused)
         if meeting is None:
             return launch(run, functools.partial(live, handed=handed), position)

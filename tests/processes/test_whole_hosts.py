@@ -16,10 +16,10 @@ from support.whole import LAYERS, WholeStep, assert_same, needed_rows, plans_of,
 from gsplit.config.train import TrainConfig
 from gsplit.engine.whole import plan_table as plan_table_module
 from gsplit.engine.whole.fitting import chosen_of
-from gsplit.engine.whole.plan_table import moved_widths, plan_of_run, plan_table, priced_plans, sent_bytes
+from gsplit.engine.whole.plan_table import moved_widths, plan_of_run, plan_table, priced_plans
 from gsplit.full import common_rows, levels_of
 from gsplit.full.plans import SENDS_ROWS
-from gsplit.full.volumes import BETWEEN, volumes
+from gsplit.full.volumes import BETWEEN, sent_bytes, volumes
 from gsplit.launch.resolve import resolve
 from gsplit.nn import GAT
 from gsplit.train.progress import mini_batch_counts

@@ -11,8 +11,9 @@ from support.runs import config_for, own_edges_alone, records
 
 import gsplit
 from gsplit import TrainConfig
-from gsplit.engine.whole.plan_table import priced_plans, sent_bytes
+from gsplit.engine.whole.plan_table import priced_plans
 from gsplit.errors import InputError
+from gsplit.full.volumes import sent_bytes
 from gsplit.launch.resolve import resolve
 from gsplit.runs import checkpoint
 

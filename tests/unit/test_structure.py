@@ -40,7 +40,7 @@ ALLOWED = {
     "train": {
         "callbacks",
         *("partition", "launch", "engine", "supply", "sampling", "features", "nn", "optim", "parallel", "processes"),
-        *("models", "runs", "config", "data", "device", "hosts"),
+        *("full", "models", "runs", "config", "data", "device", "hosts"),
     },
     "callbacks": set(),
     "doctor": {*("launch", "engine", "supply", "parallel", "full", "features", "config", "data", "device", "hosts")},
@@ -88,6 +88,7 @@ def test_no_torch_where_it_is_not_needed(room):
 SETTING_UP = {
     *("ProcessGroup", "PrefixStore", "Store", "TCPStore", "destroy_process_group", "get_rank", "get_world_size"),
     *("group", "get_default_backend_for_device", "init_process_group", "is_initialized", "new_group", "DistError"),
+    *("HashStore", "ProcessGroupGloo"),
 }
 """Names of torch.distributed that make and name groups, beside the collectives."""
 

@@ -24,7 +24,7 @@ from gsplit.engine.strategy import check_cache
 from gsplit.engine.whole import fitting
 from gsplit.engine.whole.plan_table import plan_of_run
 from gsplit.errors import InputError
-from gsplit.features.room import floor_bytes, sharers_of, usable_bytes
+from gsplit.features.room import sharers_of, usable_bytes
 from gsplit.parallel import SPLIT, Member
 from gsplit.parallel.collectives import Group, all_gather_object, all_reduce, all_to_all, broadcast_object, size_of
 from gsplit.units import binary
@@ -38,11 +38,7 @@ def check_step(run: Run, layout: Layout) -> None:
     Raises:
         InputError: with what it takes and what there is.
     """
-    total, sharers = (
-        accelerator.smallest_bytes(run.config.device),
-        sharers_of(run.config.device, run.config.trainers_here),
-    )
-    if (line := _why_not(run, layout, (total - floor_bytes(total)) // sharers)) is not None:
+    if (line := _why_not(run, layout, fitting.bytes_there(run))) is not None:
         raise InputError(line)
     if run.step is not None:
         check_cache(run.config, run.strategy, layout, working_bytes=reserve_of(run, layout))

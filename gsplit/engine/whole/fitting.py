@@ -13,10 +13,12 @@ from gsplit.device import accelerator
 from gsplit.engine.own_ranges import bounds_of
 from gsplit.engine.run import Run
 from gsplit.engine.whole.device_memory import MOST_OVER, device_peak
+from gsplit.engine.whole.machine_prices import MachinePrices
 from gsplit.engine.whole.plan_prices import numbers_of
 from gsplit.engine.whole.plan_table import Priced, priced_plans
 from gsplit.engine.whole.private_memory import Work, private_peak, shared_bytes
 from gsplit.errors import InputError
+from gsplit.features.room import floor_bytes, sharers_of
 from gsplit.full import GridPlan
 from gsplit.full.plans import OF_ALL_SOURCES
 from gsplit.limits import host_memory
@@ -35,7 +37,7 @@ def check_plan_fits(run: Run, layout: Layout, plan: GridPlan) -> None:
     """
     if run.config.device != accelerator.HOST:
         return
-    if (tight := why_tight(run, layout, plan, host_memory().available_bytes)) is not None:
+    if (tight := why_tight(run, layout, plan, bytes_there(run))) is not None:
         raise InputError(tight.line)
 
 
@@ -94,16 +96,35 @@ def why_tight(run: Run, layout: Layout, plan: GridPlan, there: int) -> Tight | N
 
 
 def quickest(run: Run) -> Priced | None:
-    """Price the plan that sends in the least time, of those that fit into the memory of this host; reads the edges.
+    """Price the plan that sends in the least time, of those that surely fit into memory; reads the edges.
 
     ``rotate`` is not among them, for it drops other values of rows than all other plans. None for a model whose rows
     have widths that nobody knows before it runs.
     """
     if type(run.new_model()) not in KNOWN:
         return None
-    there = host_memory().available_bytes if run.config.device == accelerator.HOST else None
-    priced = priced_plans(run, rotating=False)
-    return next((price for price in priced if there is None or price.host_bytes <= there), priced[0])
+    fit = fitting_plans(run)
+    return fit[0] if fit else priced_plans(run, rotating=False)[0]
+
+
+def fitting_plans(run: Run, by: MachinePrices | None = None) -> list[Priced]:
+    """All plans but those of ``rotate`` that surely fit into memory, quickest first; reads the edges.
+
+    Args:
+        run: that they are for.
+        by: what work takes on this machine; None: what sends in the least time is the quickest.
+    """
+    on_host, there = run.config.device == accelerator.HOST, bytes_there(run)
+    priced = priced_plans(run, rotating=False, by=by)
+    return [price for price in priced if (price.host_bytes if on_host else price.device_bytes) <= there]
+
+
+def bytes_there(run: Run) -> int:
+    """Bytes of this host that are free for all trainers, or all that a device has for one."""
+    if (kind := run.config.device) == accelerator.HOST:
+        return host_memory().available_bytes
+    total = accelerator.smallest_bytes(kind)
+    return (total - floor_bytes(total)) // sharers_of(kind, run.config.trainers_here)
 
 
 def chosen_of(priced: list[Priced], plan: GridPlan) -> Priced:

@@ -10,20 +10,23 @@ from typing import Any
 import numpy as np
 from torch import nn
 
+from gsplit.config.rules import given
 from gsplit.data import Layout, open_layout
 from gsplit.device import accelerator
 from gsplit.engine.own_ranges import bounds_of
 from gsplit.engine.run import Run
 from gsplit.engine.whole.device_memory import device_peak
+from gsplit.engine.whole.machine_prices import OF_A_GPU, MachinePrices, machine_prices
 from gsplit.engine.whole.plan_prices import work_of
 from gsplit.engine.whole.private_memory import Work, edge_bytes, exchanges, private_peak, shared_bytes
 from gsplit.engine.whole.rotated_prices import prices_of_turns, why_not_rotated
+from gsplit.engine.whole.seconds import crowded, seconds_of_chain, seconds_of_turns
 from gsplit.engine.whole.whole_batch import needs_all_rows, sums_features
 from gsplit.errors import InputError
 from gsplit.full import GridPlan, levels_of
 from gsplit.full.moves import MOVES, OF_EDGES
 from gsplit.full.plans import OF_ALL_SOURCES, SENDS_ROWS, grids_of
-from gsplit.full.volumes import BETWEEN, Widths, volumes, widths_of_sums
+from gsplit.full.volumes import BETWEEN, Widths, sent_bytes, volumes, widths_of_sums
 from gsplit.nn import GAT, GCN, SAGE
 from gsplit.units import binary
 
@@ -32,8 +35,8 @@ EDGE_BYTES = 8
 BETWEEN_BYTES_PER_S = 2.5e9
 """Rate at which a host sends to others: Ethernet of 25 Gbit/s, of which TCP reaches 0.8."""
 WITHIN_BYTES_PER_S = {"cpu": 2e9, "accelerator": 5e10}
-"""Rate at which a trainer sends to those of its host: a core by loopback, a GPU over NVLink or its like. Plans are
-ordered by these rates, whatever those of the hosts are: only what one is to the other counts."""
+"""Rate at which a trainer sends to those of its host: a core by loopback, a GPU over NVLink or its like. Where there
+are several hosts plans are ordered by these rates, whatever theirs are: only what one is to the other counts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +60,8 @@ class Priced:
     between_bytes: int = 0
     """Bytes that go to other hosts in an epoch, of the host that sends most."""
     seconds: float
-    """What plans are ordered by: seconds that sending takes, between hosts and within them, by rates of either."""
+    """What plans are ordered by: seconds of an epoch, predicted from what work takes; or, over several hosts, those
+    that sending takes, between hosts and within them, by rates of either."""
 
     @property
     def host_bytes(self) -> int:
@@ -67,10 +71,7 @@ class Priced:
     @property
     def flags(self) -> str:
         """Flags that ask for the plan."""
-        if self.plan.of_all_sources:
-            return f"--algorithm {self.plan.algorithm}"
-        grid = f"--grid {','.join(map(str, self.plan.sizes))}{' --graph move' * self.plan.graph_moves}"
-        return f"--algorithm rotate {grid}" if self.plan.algorithm == "rotate" else grid
+        return " ".join(given(name, value) for name, value in self.plan.fields.items())
 
 
 SECONDS = attrgetter("seconds")
@@ -88,7 +89,8 @@ def plan_table(run: Run) -> str:
     trained = run.config.train_features is not None
     first = moved_widths(model, epoch=0)[0].forward if sums_features(model) and not trained else 0
     work = work_of(run, layout, levels, model)
-    priced, hosts = sorted(prices(run, layout, work, model), key=SECONDS), run.config.hosts
+    by, hosts = prices_for(run), run.config.hosts
+    priced = sorted(prices(run, layout, work, model, by), key=SECONDS)
     chosen = plan_of_run(run)
     moves = [move for move in MOVES if move not in OF_EDGES or any(price.plan.graph_moves for price in priced)]
     named = [
@@ -100,6 +102,7 @@ def plan_table(run: Run) -> str:
         "edges held",
         "private",
         "all",
+        "seconds",
     ]
     lines = [named, *(_line(price, moves) for price in priced)]
     wide = [max(len(line[i]) for line in lines) for i in range(len(named))]
@@ -110,7 +113,8 @@ def plan_table(run: Run) -> str:
         [
             f"{layout.path} on {run.trainers} trainers{f' of {hosts} hosts' if hosts > 1 else ''}, what the busiest "
             "sends in an epoch, holds of the edges and takes of private memory, and what all "
-            + ("of a host send to other hosts, and take of its:" if hosts > 1 else "take of the host's:"),
+            + ("of a host send to other hosts, and take of its; " if hosts > 1 else "take of the host's; ")
+            + ("seconds of an epoch, predicted:" if by else "seconds that sending takes:"),
             *text,
             f"chosen: {chosen}; rows of the levels 0 .. {run.config.layers}: {', '.join(f'{n:,}' for n in rows)}; "
             f"{edges:,} edges in all layers",
@@ -119,12 +123,20 @@ def plan_table(run: Run) -> str:
     )
 
 
-def priced_plans(run: Run, *, rotating: bool = True) -> list[Priced]:
-    """All plans that a run could have, least sent first; reads the edges.
+def prices_for(run: Run) -> MachinePrices | None:
+    """What work takes where a run trains, measured on a CPU of which it is not known; None for several hosts."""
+    if run.config.hosts > 1:
+        return None
+    return machine_prices(run.config.threads) if run.config.device == accelerator.HOST else OF_A_GPU
+
+
+def priced_plans(run: Run, *, rotating: bool = True, by: MachinePrices | None = None) -> list[Priced]:
+    """All plans that a run could have, quickest first; reads the edges.
 
     Args:
         run: that they are for.
         rotating: whether those of ``rotate`` are wanted, too.
+        by: what work takes; None: the plan that sends in the least time is taken for the quickest.
 
     Raises:
         InputError: for a model whose rows have widths that nobody knows before it runs.
@@ -132,21 +144,20 @@ def priced_plans(run: Run, *, rotating: bool = True) -> list[Priced]:
     layout, model = open_layout(run.layout, trusted=True), run.new_model()
     levels = levels_of(layout.graph, bounds_of(layout, run.trainers), run.config.layers, whole=needs_all_rows(model))
     work = work_of(run, layout, levels, model)
-    return sorted((prices if rotating else prices_of_chains)(run, layout, work, model), key=SECONDS)
+    return sorted((prices if rotating else prices_of_chains)(run, layout, work, model, by), key=SECONDS)
 
 
-def sent_bytes(counts: dict[str, int], move: str = "exchange") -> int:
-    """Bytes that a move, or all of them, sent forward and backward."""
-    return counts[f"{move}_forward_bytes"] + counts[f"{move}_backward_bytes"]
-
-
-def prices(run: Run, layout: Layout, work: Work, model: nn.Module) -> Iterator[Priced]:
+def prices(
+    run: Run, layout: Layout, work: Work, model: nn.Module, by: MachinePrices | None = None
+) -> Iterator[Priced]:
     """All plans that a run could have."""
-    yield from prices_of_chains(run, layout, work, model)
-    yield from _prices_of_rotating(run, layout, work, model)
+    yield from prices_of_chains(run, layout, work, model, by)
+    yield from _prices_of_rotating(run, layout, work, model, by)
 
 
-def prices_of_chains(run: Run, layout: Layout, work: Work, model: nn.Module) -> Iterator[Priced]:
+def prices_of_chains(
+    run: Run, layout: Layout, work: Work, model: nn.Module, by: MachinePrices | None = None
+) -> Iterator[Priced]:
     """All plans but those of ``rotate``."""
     trained, hosts = run.config.train_features is not None, run.config.hosts
     itemsize = run.dtype.itemsize
@@ -154,6 +165,7 @@ def prices_of_chains(run: Run, layout: Layout, work: Work, model: nn.Module) -> 
     hidden = run.precision.products.itemsize
     as_they_are = isinstance(model, SAGE | GCN) and not work.projection and widths[0].forward == work.widths[0]
     itemsizes = [itemsize if as_they_are else hidden, hidden]
+    slow = crowded(run.config)
     for plan in _plans(run, layout, model):
         travels = run.exchange_dtype if plan.algorithm in SENDS_ROWS else run.moves_dtype
         travels = None if plan.algorithm == "shared" else travels
@@ -164,6 +176,7 @@ def prices_of_chains(run: Run, layout: Layout, work: Work, model: nn.Module) -> 
         yield Priced(
             plan=plan,
             **_sending(sent, run),
+            seconds=_seconds(sent, run) if by is None else slow * seconds_of_chain(plan, work, widths, sent, by),
             held_bytes=max(sum(edge_bytes(plan, work, rank)) for rank in range(run.trainers)),
             private_bytes=max(private_peak(plan, work, rank) for rank in range(run.trainers)),
             device_bytes=max(device_peak(plan, work, rank) for rank in range(run.trainers)),
@@ -171,18 +184,23 @@ def prices_of_chains(run: Run, layout: Layout, work: Work, model: nn.Module) -> 
         )
 
 
-def _prices_of_rotating(run: Run, layout: Layout, work: Work, model: nn.Module) -> Iterator[Priced]:
+def _prices_of_rotating(
+    run: Run, layout: Layout, work: Work, model: nn.Module, by: MachinePrices | None
+) -> Iterator[Priced]:
     if why_not_rotated(run.signature) is not None or run.trainers == 1:
         return
     assert isinstance(model, GCN)
     kept = sums_features(model) and run.config.train_features is None
     each = EDGE_BYTES + 2 * (run.dtype.itemsize if work.weights else 0)
+    slow, edges = crowded(run.config), len(layout.graph.indices)
+    widths = moved_widths(model, epoch=1, trained=run.config.train_features is not None)
     for plan, sent, held, private, on_device in prices_of_turns(
         run, layout, work, list(model.level_widths), loops=bool(run.signature["loops"]), kept=kept, each=each
     ):
         yield Priced(
             plan=plan,
             **_sending(sent, run),
+            seconds=_seconds(sent, run) if by is None else slow * seconds_of_turns(work, edges, widths, sent, by),
             held_bytes=held,
             private_bytes=private,
             device_bytes=on_device,
@@ -234,12 +252,7 @@ def sent_in_types(
 def _sending(sent: Sequence[dict[str, int]], run: Run) -> dict[str, Any]:
     """What a price says of sending, of what each trainer sends."""
     hosts = run.config.hosts
-    return {
-        "sent": max(sent, key=sent_bytes),
-        "hosts": hosts,
-        "between_bytes": _between(sent, hosts),
-        "seconds": _seconds(sent, hosts, run.config.device),
-    }
+    return {"sent": max(sent, key=sent_bytes), "hosts": hosts, "between_bytes": _between(sent, hosts)}
 
 
 def _between(sent: Sequence[dict[str, int]], hosts: int) -> int:
@@ -249,8 +262,9 @@ def _between(sent: Sequence[dict[str, int]], hosts: int) -> int:
     return int(np.array([counts[BETWEEN] for counts in sent]).reshape(hosts, -1).sum(axis=1).max())
 
 
-def _seconds(sent: Sequence[dict[str, int]], hosts: int, device: str) -> float:
+def _seconds(sent: Sequence[dict[str, int]], run: Run) -> float:
     """Seconds of the host that sends most to others, and of the trainer that sends most within its host."""
+    hosts, device = run.config.hosts, run.config.device
     within = max(sent_bytes(counts) - counts.get(BETWEEN, 0) for counts in sent)
     rate = WITHIN_BYTES_PER_S["cpu" if device == accelerator.HOST else "accelerator"]
     return _between(sent, hosts) / BETWEEN_BYTES_PER_S + within / rate
@@ -292,7 +306,7 @@ def _line(price: Priced, moves: Sequence[str]) -> list[str]:
     moved = [binary(sent_bytes(price.sent, move)) for move in (*moves, "exchange")]
     between = [price.between_bytes] if price.hosts > 1 else []
     sizes = (*between, price.held_bytes, price.private_bytes, price.host_bytes)
-    return [name, *moved, str(messages), *map(binary, sizes)]
+    return [name, *moved, str(messages), *map(binary, sizes), f"{price.seconds:.2g}"]
 
 
 def moved_widths(model: nn.Module, epoch: int, *, trained: bool = False, recomputes: bool = False) -> list[Widths]:

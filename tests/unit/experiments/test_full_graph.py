@@ -8,15 +8,19 @@ from itertools import product as every
 
 import numpy as np
 import pytest
+from scipy import stats
 from support.graphs import random_graph
+from support.runs import config_for
 
 from experiments.full_graph import __main__ as full_graph
-from experiments.full_graph import balance, volumes, words
+from experiments.full_graph import balance, choice, volumes, words
 from experiments.full_graph.graphs import lattice
 from experiments.full_graph.machines import PERLMUTTER, SUMMIT, sums_by_plexus
 from experiments.full_graph.statements import CAGNET, PLEXUS, statements
 from experiments.full_graph.volumes import needed_rows
 from experiments.full_graph.words import Model, Move
+from gsplit.engine.whole.plan_table import plan_of_run
+from gsplit.train import plan_trials
 
 BY_NAME = {model.name: model for model in PLEXUS}
 PRODUCTS = BY_NAME["products"]
@@ -258,6 +262,32 @@ def test_loops_of_the_graph_are_apart():
     edges = balance.block_edges(graph, part, part, 2)
     assert edges.sum() == row["edges"]
     assert (balance.with_a_loop_each(edges, part, part, 2) - edges).tolist() == [[30, 0], [0, 30]]
+
+
+def test_the_choice_is_held_against_all_plans(layouts, tmp_path, monkeypatch):
+    """Plans that take 1, 2, 3 .. s in rounds, and of which a trial finds the second the quickest."""
+    asked = []
+
+    def of_rounds(runs, start_s):
+        asked.append([plan_of_run(run) for run in runs])
+        first = asked[0]
+        return [1.0 + first.index(plan) + len(asked) for plan in asked[-1]]
+
+    monkeypatch.setattr(choice, "seconds_of", of_rounds)
+    monkeypatch.setattr(plan_trials, "seconds_of", lambda runs, start_s: [3.0, 1.0, 2.0])
+    flags = {"strategy": "full", "fan_out": (-1, -1), "batch_size": 512, "epochs": choice.EPOCHS}
+    rows, found = choice.of_run(config_for(layouts(2).path, tmp_path / "run", **flags), rounds=2)
+    assert asked[1] == asked[0][::-1]
+    assert [row["measured_s"] for row in rows] == [2.0, 3.0, 4.0, 5.0, 6.0]
+    assert [row["tried_s"] for row in rows] == [3.0, 1.0, 2.0, None, None]
+    assert found["chosen"] == rows[1]["plan"] != found["best"] == rows[0]["plan"]
+    assert (found["regret"], found["regret_without_trials"], found["spread"]) == (1.5, 1.0, 3.0)
+    assert found["rank_correlation"] == 1.0
+
+
+def test_rank_correlation_is_spearmans():
+    first, second = [1.0, 2.0, 3.0, 4.0, 5.0], [2.0, 1.0, 4.0, 5.0, 3.0]
+    assert choice.rank_correlation(first, second) == pytest.approx(stats.spearmanr(first, second).statistic)
 
 
 def test_commands(real_data, tmp_path, capsys):
