@@ -27,9 +27,9 @@ One of these flags says what is measured; each takes ``--quick``, which needs se
 ``--json`` writes tables, lists of rows:
 
 - ``--words``: ``formulas`` (a graph and a number of processes: GiB of each algorithm, ``printed`` and ``moved``, the
-  best grids, and ``of_1d``, ``of_plexus``: theirs as moved over ours), ``needed`` (rows that a product receives over
-  those of 1D, by partition) and ``sparse`` (words of an epoch of a two-layer GCN over METIS's parts, and CAGNET's 1D
-  over them).
+  best grids, ``graph_moves`` where each process holds 1/P of the edges, and ``of_1d``, ``of_plexus``: theirs as moved
+  over ours), ``needed`` (rows that a product receives over those of 1D, by partition) and ``sparse`` (words of an
+  epoch of a two-layer GCN over METIS's parts, and CAGNET's 1D over them).
 - ``--balance``: ``blocks`` (a graph and g: ratios by permutation, ``_with_loops`` with a loop for each vertex),
   ``paper`` (Plexus, table 3, with what its table 4 gives for one permutation) and ``settings``.
 - ``--systems``: ``ratios`` (a system's seconds over those of ``over``: median, least and most of the rounds, and the

@@ -84,6 +84,7 @@ def formula_row(model: Model, processes: int) -> dict[str, Any]:
     replicated = {way: words.best_c(model, processes, printed=way == "printed") for way in ("printed", "moved")}
     plexus, plexus_grid = words.best_plexus(model, processes)
     ours, grid = words.best_ours(model, processes)
+    moving, moving_grid = words.best_ours(model, processes, graph_moves=True)
     one_d = words.cagnet_1d(model, processes)
     return {
         "graph": model.name,
@@ -100,6 +101,8 @@ def formula_row(model: Model, processes: int) -> dict[str, Any]:
         "ours": gib(ours),
         "ours_grid": text_of(grid),
         "ours_first_sum_moved": gib(words.best_ours(model, processes, first_sum_kept=False)[0]),
+        "ours_graph_moves": gib(moving),
+        "ours_graph_moves_grid": text_of(moving_grid),
         "of_1d": one_d / ours,
         "of_plexus": plexus / ours,
     }

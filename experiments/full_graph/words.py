@@ -227,18 +227,22 @@ def product(n: float, width: int, grid: Grid) -> float:
     return rest + gathered(n * width / (k * f), r) + gathered(n * width / (r * f), k)
 
 
-def ours(model: Model, grid: Grid, *, first_sum_kept: bool = True) -> float:
+def ours(model: Model, grid: Grid, *, first_sum_kept: bool = True, graph_moves: bool = False) -> float:
     """Ours: rows at rest on R x K x F, weights replicated and their gradients all-reduced once.
 
     A layer multiplies the narrower of its inputs and its outputs, forward and backward. The first sum is a constant:
     it is kept, or, where input dropout forbids that, its inputs are moved forward or its outputs both ways.
+
+    Where the graph moves, a process holds 1/F of its block of A, nnz/P, and receives the indices of the rest in each
+    product: nnz/(R K) (F-1)/F. Pointers, F - 1 of n/(R F) each, are left out, as in the papers' formulas.
     """
-    words = all_reduced(model.weights, grid[0] * grid[1] * grid[2])
+    r, k, f = grid
+    words, edges = all_reduced(model.weights, r * k * f), gathered(model.nnz / (r * k), f) if graph_moves else 0.0
     for layer, (inputs, outputs) in enumerate(model.layers):
         if layer:
-            words += 2 * product(model.n, min(inputs, outputs), grid)
+            words += 2 * (product(model.n, min(inputs, outputs), grid) + edges)
         elif not first_sum_kept:
-            words += min(product(model.n, inputs, grid), 2 * product(model.n, outputs, grid))
+            words += min(product(model.n, inputs, grid) + edges, 2 * (product(model.n, outputs, grid) + edges))
     return words
 
 
@@ -253,8 +257,11 @@ def best_plexus(model: Model, processes: int) -> tuple[float, Grid]:
     return min((plexus(model, grid), grid) for grid in factorisations(processes))
 
 
-def best_ours(model: Model, processes: int, *, first_sum_kept: bool = True) -> tuple[float, Grid]:
+def best_ours(
+    model: Model, processes: int, *, first_sum_kept: bool = True, graph_moves: bool = False
+) -> tuple[float, Grid]:
     """Least words of ours over all grids whose F no product is narrower than, and that grid."""
     narrowest = min(model.widths)
     grids: Sequence[Grid] = [grid for grid in factorisations(processes) if grid[2] <= narrowest]
-    return min((ours(model, grid, first_sum_kept=first_sum_kept), grid) for grid in grids)
+    flags = {"first_sum_kept": first_sum_kept, "graph_moves": graph_moves}
+    return min((ours(model, grid, **flags), grid) for grid in grids)

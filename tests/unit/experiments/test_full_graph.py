@@ -93,6 +93,10 @@ def test_ours_receives_a_sixth_of_1d_and_a_quarter_of_plexus():
         pytest.approx(0.70, abs=0.005),
         pytest.approx(0.90, abs=0.005),
     )
+    # Of edges on 2x1x4: two products of each of two layers, 3/4 of half of A.
+    moving = words.ours(PRODUCTS, (2, 1, 4), graph_moves=True) - words.ours(PRODUCTS, (2, 1, 4))
+    assert moving == pytest.approx(2 * 2 * PRODUCTS.nnz / 2 * 3 / 4)
+    assert row["ours"] < row["ours_graph_moves"] < row["cagnet_3d"]["moved"]
     reddit, papers = (volumes.formula_row(BY_NAME[name], 8) for name in ("reddit", "papers100M"))
     assert (reddit["plexus"], reddit["plexus_grid"]) == (pytest.approx(0.53, abs=0.005), "1x4x2")
     assert (papers["plexus"], papers["ours"]) == (pytest.approx(155, abs=0.5), pytest.approx(46.3, abs=0.05))
