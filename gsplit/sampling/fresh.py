@@ -76,7 +76,10 @@ class FreshSampler(SetSampler):
 
 @dataclass(frozen=True, kw_only=True)
 class Fresh(OfShuffle):
-    """Uniform vertex sampling that draws another set for each layer; targets are those of :class:`Uniform`."""
+    """Uniform vertex sampling that draws another set for each layer; targets are those of :class:`Uniform`.
+
+    A sampler takes 8 bytes for each vertex of a mini-batch's sets, and a few for each of the graph while it draws.
+    """
 
     def plan(
         self, layout: Layout, *, batch_size: int, seed: int, micro_batches: int = 1, fixed_shares: bool = False

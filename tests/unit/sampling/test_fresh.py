@@ -120,7 +120,7 @@ BOUND = norm.isf(norm.sf(4) / VERTICES)
 
 
 def test_two_layers_are_the_whole_graph_s_on_average():
-    found, a, h = outputs(Fresh(subgraph=str(SIZE), layers=2, scaled=True), 3_000)
+    found, a, h = outputs(Fresh(subgraph=str(SIZE), layers=2, scaled=True), 2_000)
     whole = a + OWN * np.eye(VERTICES)
     assert worst(found, whole @ whole @ h) < BOUND
 
