@@ -2,9 +2,9 @@
 
 For each graph and number of trainers: prices as ``--dry-run`` has them, measured at the start; seconds of an epoch of
 every plan that ``auto`` may take, by the trials of a run (:mod:`gsplit.train.plan_trials`), in rounds of which the
-quickest counts; and then the choice of a run that is long enough for trials, by trials of its own. Regret is the time
-of a plan over that of the best of all, both as the rounds timed them. Layouts are METIS's, so that plans which send
-what is needed alone have a cut to go by.
+quickest counts, each there and back; and then the choice of a run that is long enough for trials, by trials of its
+own. Regret is the time of a plan over that of the best of all, both as the rounds timed them. Layouts are METIS's, so
+that plans which send what is needed alone have a cut to go by.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from math import prod
+from math import inf, prod
 from typing import Any
 
 from gsplit.config.train import TrainConfig
@@ -48,8 +48,8 @@ WORTH = 10
 """How many times longer than its trials a run is."""
 START_S = 5.0
 """Seconds until trainers have started, about."""
-EPOCHS = 3
-"""Epochs that a plan's trial takes, about: to load, the first one, whose sums may be kept, and one that is timed."""
+EPOCHS = 6
+"""Epochs that a plan's two trials take, about: in each one to load, the first, and one that is timed."""
 MOST_EPOCHS, ENOUGH_S = 100, 0.5
 """Epochs of a plan that are timed: one, and more until there are so many or they have taken so long. What all but
 the quickest quarter take at least counts: others may use the machine."""
@@ -142,7 +142,9 @@ def tried(
     start_s: float,
     most_epochs: float,
 ) -> dict[str, Any]:
-    """The life of a trainer that tries some runs, one after the other; trainer 0 returns their seconds.
+    """The life of a trainer that tries some runs, one after the other and back; trainer 0 returns their seconds.
+
+    The quicker of the two trials of a run counts: what else the machine does in a moment is not the plan's.
 
     Args:
         rank, run, port, shared, end: as every trainer has them.
@@ -150,17 +152,17 @@ def tried(
         start_s: when trials began, by the monotonic clock.
         most_epochs: that trials may take, of the quickest run so far.
     """
-    config, seconds = run.config, list[float]()
+    config, seconds = run.config, dict[int, float]()
     with joined(rank, run.trainers, port, config.device, config.threads) as member:
-        for each in runs:
+        for number in (*range(len(runs)), *reversed(range(len(runs)))):
             began_s = time.monotonic()
-            seconds.append(_seconds_of(member, each, shared))
+            seconds[number] = min(_seconds_of(member, runs[number], shared), seconds.get(number, inf))
             gc.collect()  # before others take memory
             now_s = time.monotonic()
             until_next_s = now_s - start_s + now_s - began_s
-            if max_over_trainers(int(until_next_s > most_epochs * min(seconds)), member):
+            if max_over_trainers(int(until_next_s > most_epochs * min(seconds.values())), member):
                 break
-    return {"seconds": seconds}
+    return {"seconds": [seconds[number] for number in sorted(seconds)]}
 
 
 def _seconds_of(member: Member, run: Run, shared: Shared) -> float:
