@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -21,14 +22,16 @@ from gsplit.nn.neighbourhood import Factors, Neighbourhood, finished
 from gsplit.nn.rowwise.activation import Finish
 from gsplit.nn.rowwise.dense import is_plain, linear, linear_sum
 
+Kept = TypeVar("Kept")
 
-class FirstSums:
+
+class FirstSums(Generic[Kept]):
     """The sums of the first layer, once they were computed."""
 
-    sums: Tensor | None = None
-    """[num_destinations, D]."""
+    sums: Kept | None = None
+    """[num_destinations, D], with what else is constant where layers rotate."""
 
-    def get(self, compute: Callable[[], Tensor]) -> Tensor:
+    def get(self, compute: Callable[[], Kept]) -> Kept:
         """The sums, computed at the first call."""
         if self.sums is None:
             with torch.no_grad(), large_pieces_given_back():
@@ -48,7 +51,7 @@ class FirstBlock(Neighbourhood):
     """The communicator of the mini-batch."""
     sums_all: bool = True
     """Sums are over all in-edges."""
-    kept: FirstSums
+    kept: FirstSums[Tensor]
     """The sums, which stay from epoch to epoch."""
     inner: Neighbourhood | None
     """The block that takes them; None once they are kept, and its edges are gone."""

@@ -163,15 +163,19 @@ class LayeredModel(nn.Module):
         """Vectors of level ``layer`` for those of the level below; exact evaluation computes layer by layer."""
         conv, finish = self.convs[layer - 1], Finish(self.activation, self.dropout)
         if layer == 1 and not (isinstance(x, StoredRows) and self.reads_stored_rows):
-            rows = self.input_dropout(copied(x))
-            if self.projection is not None:
-                rows = finish(mapped(rows, self.projection))
-            x = rows
+            x = self.first_rows(x)
         if isinstance(conv, Finishes) and conv.calls_forward_alone and self._finishes_next(layer):
             out = conv.forward_finished(block, x, finish)
         else:
             out = self._between(layer, conv(block, x), x, finish)
         return mapped(out, self.head) if layer == self.num_layers and self.head is not None else out
+
+    def first_rows(self, x: Tensor | StoredRows) -> Tensor:
+        """Return the rows that the first convolution and its skip get for features, [n_0, D]."""
+        rows: Tensor = self.input_dropout(copied(x))
+        if self.projection is not None:
+            rows = Finish(self.activation, self.dropout)(mapped(rows, self.projection))
+        return rows
 
     def _between(self, layer: int, out: Tensor, x: Tensor | StoredRows, finish: Finish) -> Tensor:
         """Return what a layer's skip, normalisation and ``finish`` make of what its convolution gave for rows x."""

@@ -72,18 +72,23 @@ PLANS: dict[int, dict[str, dict[str, Any]]] = {
         "rotate": {"algorithm": "rotate", "grid": (2, 2, 1)},
     },
 }
+SCALEGNN = {"hidden": 48, "norm": "rms", "residual": True, "residual_after": True}
+SCALEGNN |= {"input_projection": True, "output_projection": True}
 SHAPES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "wide rows": ({"n": 4000, "mean_degree": 8, "features": 128}, {"hidden": 128}),
     "many edges": ({"n": 2000, "mean_degree": 60, "features": 16}, {"hidden": 16}),
     "normalised": ({"n": 4000, "mean_degree": 20, "features": 96}, {"hidden": 32, "norm": "layer", "residual": True}),
+    "projected": ({"n": 4000, "mean_degree": 20, "features": 96}, SCALEGNN),
 }
 MODELS: dict[str, dict[str, Any]] = {"sage": {}, "gcn": {}, "gat": {"heads": 2, "out_heads": 2}}
 
 
 def trains(plan: str, model: str, shape: str) -> bool:
-    """Rotating layers train a plain GCN, and edges of attention do not move."""
+    """Rotating layers train GCN, without layer normalisation, and edges of attention do not move."""
     if plan == "the graph moves":
-        return model != "gat"
+        return model != "gat" and shape != "projected"
+    if shape == "projected":
+        return plan == "rotate" and model == "gcn"
     return plan != "rotate" or (model == "gcn" and shape != "normalised")
 
 

@@ -55,9 +55,19 @@ def apart(member, config):
     return apart_by(found, wanted)
 
 
-def test_a_run_with_dropout_equals_the_cpu_s(accelerator_pool, weighted_layouts, kind, tmp_path):
-    config = config_for(weighted_layouts(2).path, tmp_path, device=kind, dtype="float64", grid=(2, 1, 1), **ROTATE)
-    assert max(accelerator_pool.run(2, apart, config)) <= ROUNDING
+SCALEGNN = {"norm": "rms", "residual": True, "residual_after": True}
+SCALEGNN |= {"input_projection": True, "output_projection": True, "dropout": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("world", "grid", "changes"),
+    [(2, (2, 1, 1), {}), (4, (2, 1, 2), SCALEGNN)],
+    ids=["dropout", "as ScaleGNN has it"],
+)
+def test_a_run_equals_the_cpu_s(accelerator_pool, weighted_layouts, kind, tmp_path, world, grid, changes):
+    flags = {**ROTATE, **changes, "dtype": "float64", "grid": grid}
+    config = config_for(weighted_layouts(world).path, tmp_path, device=kind, **flags)
+    assert max(accelerator_pool.run(world, apart, config)) <= ROUNDING
 
 
 def waits_of_layers(member, config):

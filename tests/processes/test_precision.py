@@ -132,6 +132,8 @@ GRID, ROTATED = {"grid": (2, 2, 1)}, {"algorithm": "rotate", "grid": (2, 2, 1)}
         {"algorithm": "1d", "model": "gat"},
         {**ROTATED, "model": "gcn"},
         {**ROTATED, "model": "gcn", "train_features": 6},
+        {**ROTATED, "model": "gcn", "norm": "rms", "residual": True, "output_projection": True},
+        {**ROTATED, "model": "gcn", "norm": "rms", "residual": True, "input_projection": True},
     ],
     ids=str,
 )

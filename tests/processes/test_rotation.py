@@ -33,6 +33,10 @@ from gsplit.train.progress import mini_batch_counts
 GRIDS = [(1, 1, 1), (2, 1, 1), (1, 2, 1), (1, 1, 2), (2, 2, 1), (2, 2, 2)]
 FLAGS = [{"permutation": "double", "row_blocks": 1}, {"permutation": "single", "row_blocks": 3}]
 LAYERS = 3
+BETWEEN = [
+    f"gcn-{name}" for name in ("rms", "residual", "residual-after", "projected-in", "projected-out", "scalegnn")
+]
+"""What may stand between layers, each alone and together."""
 
 
 def rotating(sizes):
@@ -53,9 +57,9 @@ def steps(member, layout, shared, plan, name, layers):
     return results
 
 
-@pytest.mark.cases(4)
+@pytest.mark.cases(5)
 @pytest.mark.parametrize("sizes", GRIDS, ids=str)
-@pytest.mark.parametrize("name", ["gcn", "weighted-gcn"])
+@pytest.mark.parametrize("name", ["gcn", "weighted-gcn", *BETWEEN])
 def test_every_grid_gives_the_gradient_of_one_process(folder, sizes, name):
     trainers, weighted = math.prod(sizes), name.startswith("weighted")
     layout = lay_out(
@@ -65,7 +69,7 @@ def test_every_grid_gives_the_gradient_of_one_process(folder, sizes, name):
     assert_same(layout.graph, results, name, LAYERS)
 
 
-OTHERS = ["gcn-narrow", "gcn-mean", "gcn-no-loops", "weighted-gcn-mean"]
+OTHERS = ["gcn-narrow", "gcn-mean", "gcn-no-loops", "weighted-gcn-mean", "gcn-residual", "gcn-scalegnn"]
 
 
 @pytest.mark.cases(4)
@@ -79,25 +83,27 @@ def test_every_model_gives_the_gradient_of_one_process(folder, name, layers):
     assert_same(layout.graph, results, name, layers)
 
 
-def sent(member, layout, shared, plans, widths):
+def sent(member, layout, shared, plans, name):
     """What two epochs sent, and what the formula says, for all plans and flags."""
     found = []
     for plan, flags in itertools.product(plans, FLAGS):
-        step = WholeStep(member, layout, shared, plan, len(widths) - 1, "gcn", torch.float32, **flags)
-        turns = turns_of(SimpleNamespace(seed=0, **flags), layout, plan, widths)
+        step = WholeStep(member, layout, shared, plan, LAYERS, name, torch.float32, **flags)
+        turns = turns_of(SimpleNamespace(seed=0, **flags), layout, plan, step.user_model)
+        projected = step.user_model.projection is not None
         for first in (True, False):
             counts = mini_batch_counts(step.gradients()[2], 0)
-            wanted = volumes_of_turns(turns, member.rank, 4, first_moves=first)
+            moves = {"first_moves": first or projected, "first_returns": projected}
+            wanted = volumes_of_turns(turns, member.rank, 4, **moves)
             found.append(({key: counts[key] for key in wanted}, wanted))
     return found
 
 
-def test_what_is_sent_is_what_the_formula_says(folder):
+@pytest.mark.parametrize("name", ["gcn", "gcn-scalegnn"])
+def test_what_is_sent_is_what_the_formula_says(folder, name):
     """As integers, on every trainer, by move and in all; on uneven and empty ranges and uneven columns."""
     layout = uneven(folder, weighted=False)
     plans = [rotating(sizes) for sizes in grids_of(4)]
-    widths = [layout.graph.num_features, 8, 8, layout.graph.num_classes]
-    for of_rank in in_threads(4, sent, layout, buffers(), plans, widths):
+    for of_rank in in_threads(4, sent, layout, buffers(), plans, name):
         for found, wanted in of_rank:
             assert found == wanted
             assert wanted["exchange_forward_bytes"] > 0
@@ -117,7 +123,7 @@ def trained(member, layout, shared, plan):
     flags = {"permutation": "double", "row_blocks": 1}
     step = WholeStep(member, layout, shared, plan, 3, "gcn", torch.float32, trained=own, **flags)
     counts = mini_batch_counts(step.gradients()[2], 0)
-    turns = turns_of(SimpleNamespace(seed=0, **flags), layout, plan, [8, 8, 8, 8])
+    turns = turns_of(SimpleNamespace(seed=0, **flags), layout, plan, step.user_model)
     wanted = volumes_of_turns(turns, member.rank, 4, first_returns=True)
     traffic = list(traffic_of(turns, member.rank, first_returns=True))
     return {key: counts[key] for key in wanted}, wanted, sum(sum(move.words) for move in traffic if not move.between)
@@ -156,11 +162,17 @@ EXACT = {"strategy": "full", "fan_out": (-1, -1), "batch_size": 512, "dtype": "f
 TURNING = {**EXACT, "algorithm": "rotate", "gpus": 4, "grid": (2, 2, 1)}
 
 
-@pytest.mark.parametrize("changes", [{}, {"train_features": 6}], ids=["features", "trained"])
+SCALEGNN = {"norm": "rms", "residual": True, "residual_after": True}
+SCALEGNN |= {"input_projection": True, "output_projection": True, "epochs": 5}
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"train_features": 6}, SCALEGNN], ids=["features", "trained", "as ScaleGNN has it"]
+)
 def test_epochs_are_those_of_one_trainer(here, layouts, tmp_path, changes):
     alone, rotating, path = tmp_path / "alone", tmp_path / "rotating", layouts(4).path
-    gsplit.train(config=config_for(path, alone, **EXACT, **changes, gpus=1, save_predictions="logits"))
-    gsplit.train(config=config_for(path, rotating, **TURNING, **changes, save_predictions="logits"))
+    gsplit.train(config=config_for(path, alone, **{**EXACT, **changes}, gpus=1, save_predictions="logits"))
+    gsplit.train(config=config_for(path, rotating, **{**TURNING, **changes}, save_predictions="logits"))
     losses = [record["loss"] for record in records(alone)]
     assert [record["loss"] for record in records(rotating)] == pytest.approx(losses, rel=1e-10)
     logits = [np.load(run / "predictions.npy") for run in (alone, rotating)]

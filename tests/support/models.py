@@ -205,6 +205,11 @@ OURS = {
     "gcn-scalegnn": ours(
         GCN, norm="rms", residual=True, residual_after=True, input_projection=True, output_projection=True
     ),
+    "gcn-rms": ours(GCN, norm="rms"),
+    "gcn-residual": ours(GCN, residual=True),
+    "gcn-residual-after": ours(GCN, residual=True, residual_after=True),
+    "gcn-projected-in": ours(GCN, input_projection=True),
+    "gcn-projected-out": ours(GCN, output_projection=True),
     "gcn-batch-norm": ours(GCN, norm="batch", residual=True),
 }
 

@@ -195,7 +195,7 @@ def _prices_of_rotating(
     slow, edges = crowded(run.config), len(layout.graph.indices)
     widths = moved_widths(model, epoch=1, trained=run.config.train_features is not None)
     for plan, sent, held, private, on_device in prices_of_turns(
-        run, layout, work, list(model.level_widths), loops=bool(run.signature["loops"]), kept=kept, each=each
+        run, layout, work, model, loops=bool(run.signature["loops"]), kept=kept, each=each
     ):
         yield Priced(
             plan=plan,

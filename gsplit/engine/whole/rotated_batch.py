@@ -22,7 +22,7 @@ from gsplit.full import GridPlan
 from gsplit.full.first_sum import FirstSums
 from gsplit.full.moves import Moves, fresh_counters
 from gsplit.full.operators import transposed
-from gsplit.full.rotation import Ends, Planes, Rotated, RotatedLayer, roles_of
+from gsplit.full.rotation import Ends, Planes, Relaid, Rotated, RotatedLayer, Summed, roles_of
 from gsplit.full.shards import Shard, in_rows, read_shard, with_loops
 from gsplit.nn import GCN, BatchComm
 from gsplit.runs.log import level_name
@@ -38,28 +38,30 @@ class RotatedMiniBatch(MiniBatch):
 
     rotated: Rotated
     """The layers on this trainer."""
-    kept: FirstSums | None
+    kept: FirstSums[Summed] | None
     """The sums of the first layer, where they are constant."""
     seed: int
     """Key that what is dropped follows from, the same on all trainers."""
 
     @override
     def logits(self, model: nn.Module) -> Tensor:
+        features = self.x
         assert isinstance(model, GCN)
+        assert isinstance(features, Tensor)
 
-        def first() -> Tensor:
-            x = model.input_dropout(self.x)
+        def first() -> Summed:
+            x = model.first_rows(features).to(features.dtype)  # projected ones may be in a shorter type
             return self.rotated.aggregated(1, self.rotated.entered(x), x.shape[1])
 
-        sums = first() if self.kept is None else self.kept.get(first)
-        return self.rotated.computed(model, sums, lambda layer, place: fold_key(self.seed, layer, *place) >> 1)
+        summed = first() if self.kept is None else self.kept.get(first)
+        return self.rotated.computed(model, summed, lambda layer, place: fold_key(self.seed, layer, *place) >> 1)
 
 
 class RotatedBatches:
     """The mini-batches of one trainer, which are all the same; all trainers make one, together.
 
     Args:
-        components: of the trainer, with a plain GCN.
+        components: of the trainer, with a GCN.
         plan: of the run.
     """
 
@@ -72,13 +74,14 @@ class RotatedBatches:
         self._trains_N = np.zeros(graph.num_vertices, bool)
         self._trains_N[graph.train_idx] = True
         shards: dict[Any, tuple[list[Shard], Shard]] = {}
-        layers = [self._layer(layer, shards) for layer in range(1, config.layers + 1)]
+        relaid: dict[Any, Relaid] = {}
+        layers = [self._layer(layer, shards, relaid) for layer in range(1, config.layers + 1)]
         self.edges = {layer.layer: sum(len(piece.edges.indices) for piece in layer.pieces) for layer in layers}
         """Number of edges that are summed over in each layer."""
         self._moves = Moves.of(member, components.run.moves_dtype)
         self._rotated = Rotated(layers=layers, ends=self._ends(), moves=self._moves, checker=member.checker)
         kept = sums_features(components.model) and components.trained is None
-        self._kept = FirstSums() if kept else None
+        self._kept: FirstSums[Summed] | None = FirstSums() if kept else None
         features = components.feature_loader(components.run.dtype)
         own = planes.order(0).vertices[member.rank]
         self._x: Callable[[], Tensor]
@@ -122,7 +125,9 @@ class RotatedBatches:
             seed=fold_key(self._components.run.config.seed, handle.ticket.epoch, DROPPED),
         )
 
-    def _layer(self, layer: int, shards: dict[Any, tuple[list[Shard], Shard]]) -> RotatedLayer:
+    def _layer(
+        self, layer: int, shards: dict[Any, tuple[list[Shard], Shard]], relaid: dict[Any, Relaid]
+    ) -> RotatedLayer:
         """One layer; layers three or six apart have the same block of the adjacency."""
         components, planes, roles = self._components, self._planes, roles_of(layer)
         model: Any = components.model
@@ -140,6 +145,8 @@ class RotatedBatches:
             )
             shards[name] = pieces, turned
         pieces, turned = shards[name]
+        if len(model.skips) and name not in relaid:
+            relaid[name] = Relaid.of(planes, layer, components.member.device)
         own = float(loops)
         degrees = own + components.edges.degrees_of(rows).unsqueeze(1)
         # A degree is above 0, or the sum of its vertex is 0 (gsplit.engine.sampled.edge_weights).
@@ -147,7 +154,14 @@ class RotatedBatches:
         if model.convs[layer - 1].normalization == "both":
             factor = _inverse_root(degrees)
             source_factor = _inverse_root(own + components.edges.degrees_of(sources).unsqueeze(1))
-        return RotatedLayer(layer=layer, pieces=pieces, turned=turned, source_factor=source_factor, factor=factor)
+        return RotatedLayer(
+            layer=layer,
+            pieces=pieces,
+            turned=turned,
+            source_factor=source_factor,
+            factor=factor,
+            relaid=relaid.get(name),
+        )
 
     def _shard(self, layer: int, rows: NDArray[np.int64], sources: NDArray[np.int64], *, loops: bool) -> Shard:
         graph, planes = self._components.layout.graph, self._planes

@@ -69,7 +69,9 @@ class WholeBatches:
         self._common = CommonRows(member, components.shared.rows, mail)
         self._moves = Moves.of(member, components.run.moves_dtype) if not plan.of_all_sources else None
         self._own = own = OwnRows(components, whole=needs_all_rows(components.model))
-        self._kept = FirstSums() if sums_features(components.model) and components.trained is None else None
+        self._kept: FirstSums[Tensor] | None = (
+            FirstSums() if sums_features(components.model) and components.trained is None else None
+        )
         self._degrees = own.degrees(0) if components.edges.degrees else None
         self.edges: dict[int, int] = {}
         """Number of edges that are summed over in each layer."""

@@ -62,6 +62,14 @@ class PlaneOrder(NamedTuple):
         """[P] numbers of vertices."""
         return [len(own) for own in self.vertices]
 
+    @property
+    def owner_N(self) -> NDArray[np.int64]:
+        """[N] the trainer that has each vertex."""
+        owner_N = np.empty(sum(self.sizes), np.int64)
+        for trainer, own in enumerate(self.vertices):
+            owner_N[own] = trainer
+        return owner_N
+
 
 def orders_of(bounds: NDArray[np.int64], seed: int, *, double: bool) -> tuple[PlaneOrder, PlaneOrder]:
     """The orders of even levels, that of the layout, and of odd ones: the same, or one that is drawn.
@@ -96,11 +104,25 @@ class Planes(NamedTuple):
         """The trainers that have the same block along an axis, in the order of their rows: by z, then y, then x."""
         own = self.grid.coordinate(self.rank, axis)
         same = [peer for peer in range(self.grid.world) if self.grid.coordinate(peer, axis) == own]
-        return sorted(same, key=lambda peer: tuple(self.grid.coordinates(peer)[name] for name in reversed(TURNING)))
+        return sorted(same, key=self._by_rows)
 
     def block(self, level: int, axis: str) -> NDArray[np.int64]:
         """Layout ids of the own block of a level along an axis."""
         return np.concatenate([self.order(level).vertices[peer] for peer in self.peers(axis)])
+
+    def place_N(self, level: int) -> NDArray[np.int64]:
+        """[N] place of each vertex among all of a level; those of a block along any axis lie in this order."""
+        order = self.order(level)
+        vertices = np.concatenate(
+            [order.vertices[peer] for peer in sorted(range(self.grid.world), key=self._by_rows)]
+        )
+        place_N = np.empty(len(vertices), np.int64)
+        place_N[vertices] = np.arange(len(vertices))
+        return place_N
+
+    def _by_rows(self, trainer: int) -> tuple[int, ...]:
+        """What trainers are in order by where their rows lie in a block: z, then y, then x."""
+        return tuple(self.grid.coordinates(trainer)[name] for name in reversed(TURNING))
 
     def along(self, axis: str) -> list[int]:
         """The trainers that differ from this one along an axis alone, with it."""

@@ -8,7 +8,9 @@ block of them; a gradient that this trainer does not compute is zero, and the su
 whole.
 
 Before the first layer and after the last one rows travel between where they are at rest, all columns of a row on one
-trainer, and the planes. The rows before the first layer are added up only where they are trained.
+trainer, and the planes. The rows before the first layer are added up only where they are trained. Rows are projected
+before and after all layers where they are at rest. Between layers rows may be normalised, and a layer's input added
+(:mod:`gsplit.full.rotation.normalised`, :mod:`gsplit.full.rotation.skips`).
 
 Legend: n own rows at rest, R rows of the block, D columns of all, D' of this trainer.
 """
@@ -17,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -25,9 +27,13 @@ from torch.autograd.function import once_differentiable
 
 from gsplit.full.moves import Moves, shares
 from gsplit.full.operators import product
+from gsplit.full.rotation.normalised import rms_normalised
 from gsplit.full.rotation.planes import Roles, roles_of
+from gsplit.full.rotation.skips import Relaid, laid_out
 from gsplit.full.shards import Shard
+from gsplit.nn import LayeredModel
 from gsplit.nn.rowwise.activation import activated
+from gsplit.nn.rowwise.dense import mapped
 from gsplit.parallel.checker import CollectiveChecker, Step
 
 
@@ -46,6 +52,8 @@ class RotatedLayer:
     """[sources] factors of the rows that are summed; None for 1."""
     factor: Tensor
     """[R] factors of the sums."""
+    relaid: Relaid | None = None
+    """How its input is laid out like its output; None where there are no skips."""
 
     @property
     def roles(self) -> Roles:
@@ -73,6 +81,15 @@ class Ends:
     """Number of rows of the last block."""
 
 
+class Summed(NamedTuple):
+    """What a layer makes of its input before its weights."""
+
+    sums: Tensor
+    """[R, D'] normalised sums."""
+    skipped: Tensor | None
+    """[n, D] the input's rows that are at rest here on their way to the output; None where there are no skips."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Rotated:
     """All layers on one trainer, and how to compute a model with them."""
@@ -91,35 +108,50 @@ class Rotated:
         block: Tensor = _Enter.apply(x, self)
         return block
 
-    def aggregated(self, layer: int, block: Tensor, width: int) -> Tensor:
-        """Normalised sums H [R, D'] for rows [sources, D'] of a layer 1 .. L whose inputs have ``width`` columns."""
-        sums: Tensor = _Aggregate.apply(block, self, layer, width)
-        return sums
+    def aggregated(self, layer: int, block: Tensor, width: int) -> Summed:
+        """Sum rows [sources, D'] of a layer 1 .. L whose inputs have ``width`` columns."""
+        return Summed(*_Aggregate.apply(block, self, layer, width))
 
-    def computed(self, model: nn.Module, sums: Tensor, key: Callable[[int, tuple[int, int]], int]) -> Tensor:
+    def computed(self, model: LayeredModel, summed: Summed, key: Callable[[int, tuple[int, int]], int]) -> Tensor:
         """Logits of the own targets [n_L, C].
 
         Args:
-            model: a :class:`gsplit.nn.GCN` without normalisation, skips and projection.
-            sums: [R, D'] of the first layer, as :meth:`aggregated` gives them.
+            model: a :class:`gsplit.nn.GCN` without normalisation, or with RMSNorm.
+            summed: of the first layer, as :meth:`aggregated` gives it.
             key: seed of what is dropped after a layer, of the layer and the place of the block; trainers that have
                 the same block drop the same.
         """
         convs: Any = model.convs
         last = len(convs)
-        for layer in range(1, last):
-            block = self._projected(layer, sums, convs[layer - 1])
-            roles = roles_of(layer)
-            place = (self.moves.sides[roles.rows].place, self.moves.sides[roles.columns].place)
-            block = activated(block, model.activation, model.dropout, seed=key(layer, place))  # type: ignore[arg-type]
-            sums = self.aggregated(layer + 1, block, convs[layer].lin.in_features)
-        block = self._projected(last, sums, convs[last - 1])
-        logits: Tensor = _Leave.apply(block, self, convs[last - 1].lin.out_features)
-        return logits
+        block = self._finished(model, 1, summed, key)
+        for layer in range(2, last + 1):
+            summed = self.aggregated(layer, block, convs[layer - 1].lin.in_features)
+            block = self._finished(model, layer, summed, key)
+        rows: Tensor = _Leave.apply(block, self, convs[last - 1].lin.out_features)
+        return rows if model.head is None else mapped(rows, model.head)
 
-    def _projected(self, layer: int, sums: Tensor, conv: Any) -> Tensor:
-        block: Tensor = _Project.apply(sums, conv.lin.weight, conv.bias, self, layer)
-        return block
+    def _finished(
+        self, model: LayeredModel, layer: int, summed: Summed, key: Callable[[int, tuple[int, int]], int]
+    ) -> Tensor:
+        """Rows [R, D'] that a layer gives, with all that stands behind its product."""
+        conv: Any = model.convs[layer - 1]
+        block: Tensor = _Project.apply(summed.sums, conv.lin.weight, conv.bias, self, layer)
+        skip, ends = None, layer == len(self.layers) and model.head is None
+        relaid, roles = self.layers[layer - 1].relaid, roles_of(layer)
+        if relaid is not None:
+            assert summed.skipped is not None
+            rows = mapped(summed.skipped, model.skips[layer - 1]).to(block.dtype)
+            skip = laid_out(rows, relaid, self.moves, roles)
+            if ends or not model.residual_after:
+                block, skip = block + skip, None
+        if ends:
+            return block
+        norm = model.norms[layer - 1]
+        if isinstance(norm, nn.RMSNorm):
+            block = rms_normalised(block, norm, self.moves, roles, self.columns(len(norm.weight), roles.columns))
+        place = (self.moves.sides[roles.rows].place, self.moves.sides[roles.columns].place)
+        block = activated(block, model.activation, model.dropout, seed=key(layer, place))
+        return block if skip is None else block + skip
 
     def enter(self, step: Step, layer: int, width: int, dtype: torch.dtype) -> None:
         """Tell the collective checker what comes next."""
@@ -168,26 +200,36 @@ class _Enter(torch.autograd.Function):
 
 
 class _Aggregate(torch.autograd.Function):
-    """``H = A F`` added up along the columns of A; backward ``A' dH``, along its rows but before the first layer."""
+    """``H = A F`` added up along the columns of A; backward ``A' dH``, along its rows but before the first layer.
+
+    Beside it the rows of F that a skip takes go to rest, and come back to what is added up.
+    """
 
     @staticmethod
-    def forward(ctx: Any, block: Tensor, rotated: Rotated, number: int, width: int) -> Tensor:
+    def forward(ctx: Any, block: Tensor, rotated: Rotated, number: int, width: int) -> tuple[Tensor, Tensor | None]:
         ctx.rotated, ctx.number, ctx.width = rotated, number, width
         layer, moves = rotated.layers[number - 1], rotated.moves
         rotated.enter(Step.EXCHANGE, number, width, block.dtype)
         rows = block.detach() if layer.source_factor is None else block.detach() * layer.source_factor
         blocks = (product(edges, [rows], weight) for edges, weight in layer.pieces)
-        return torch.cat(list(moves.all_reduced(blocks, layer.roles.columns))) * layer.factor
+        sums = torch.cat(list(moves.all_reduced(blocks, layer.roles.columns))) * layer.factor
+        if layer.relaid is None:
+            return sums, None
+        return sums, layer.relaid.rested(block.detach(), width, moves, layer.roles)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
+    def backward(ctx: Any, grad: Tensor, of_skipped: Tensor | None) -> tuple[Tensor, None, None, None]:
         layer, rotated = ctx.rotated.layers[ctx.number - 1], ctx.rotated
         rotated.enter(Step.RETURN, ctx.number, ctx.width, grad.dtype)
         rows = product(layer.turned.edges, [grad * layer.factor], layer.turned.weight)
+        if layer.source_factor is not None:
+            rows.mul_(layer.source_factor)
+        if layer.relaid is not None and of_skipped is not None:
+            layer.relaid.add_back(rows, of_skipped, rotated.moves, layer.roles)
         if ctx.number > 1:  # before the first layer they are added up where they go to rest
             rows = rotated.moves.all_reduce(rows, layer.roles.rows, "backward")
-        return rows if layer.source_factor is None else rows.mul_(layer.source_factor), None, None, None
+        return rows, None, None, None
 
 
 class _Project(torch.autograd.Function):
