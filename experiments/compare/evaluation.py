@@ -32,7 +32,8 @@ from experiments.shared.flags import FanOut, Positive
 from experiments.shared.rounds import cores, in_turn, ratios, seconds_of, spread
 from gsplit import cli
 from gsplit.config.flags import Positional
-from gsplit.data import open_layout
+from gsplit.data import open_layout, open_store
+from gsplit.errors import InputError
 from gsplit.host import keep_freed_memory
 
 EXACT = "exact"
@@ -59,6 +60,11 @@ class EvaluationConfig(Flags):
 
 def measure(config: EvaluationConfig) -> dict[str, Any]:
     """The table of ``--json``."""
+    layout, store = open_layout(config.layout), open_store(config.store)
+    if layout.store_checksum != store.checksum:
+        raise InputError(f"{config.layout} is no layout of {config.store}")
+    if not len(store.graph.test_idx):
+        raise InputError(f"{config.store} has no test vertices to evaluate")
     keep_freed_memory()
     torch.set_num_threads(cores())
     ways = ways_of(config)

@@ -94,13 +94,8 @@ def cagnet_15d(model: Model, processes: int, c: int, *, printed: bool = False) -
     """CAGNET, section IV-B.5, of P/c x c processes: n f / c + n f c / P forward, and as much backward.
 
     A process column gathers its share n / c of the rows, of which P/c processes own all there is: P/c^2 of them the
-    chunk that is gathered. A process row all-reduces n c / P rows.
-
-    Raises:
-        ValueError: where c * c does not divide P, which the algorithm wants.
+    chunk that is gathered. A process row all-reduces n c / P rows. Where c * c does not divide P, some gather more.
     """
-    if processes % (c * c):
-        raise ValueError(f"c * c = {c * c} does not divide {processes} processes")
     if printed:
         return _rows(model) / c + _rows(model) * c / processes + model.weights
     return received(moves_of_15d(model, processes, c))

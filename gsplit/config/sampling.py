@@ -215,8 +215,8 @@ class SamplingConfig(Checked):
         RESULTS,
         FixedInEpoch(sampling=DRAWN_SETS),
     ] = None
-    """uniform: vertices of a subgraph, a number or a share such as 10%; an epoch has every vertex once. saint: darts
-    thrown at all vertices, so some fewer."""
+    """uniform: vertices of a subgraph, a number or a share such as 10%; without --fresh an epoch has every
+    vertex once. saint: darts thrown at all vertices, so some fewer."""
     fresh: Annotated[bool, Only(strategy=SAMPLED), Only(sampling="uniform"), Only(grid=None), RESULTS] = False
     """uniform: draw another set of --subgraph vertices for each layer, out of all vertices. With --estimate unbiased
     several linear layers are right on average then, where one set makes each alone so; more rows are loaded."""
@@ -233,8 +233,8 @@ class SamplingConfig(Checked):
     estimate: Annotated[Estimate, Only(strategy=SAMPLED), Only(sampling=(*LAYERWISE, *DRAWN_SETS)), RESULTS] = "ratio"
     """ladies, fastgcn, uniform, saint: ratio takes the mean over the edges that are kept, each by what it stands for,
     which is off by a little; unbiased sums them, which is right on average, and varies more; so does saint with
-    losses. With uniform and ratio a loop of the graph's own weighs more than its share, for it is always kept: let
-    the model make loops instead."""
+    losses. With uniform and ratio, without --fresh, a loop of the graph's own weighs more than its share, for it is
+    always kept: let the model make loops instead."""
     importance: Annotated[
         Importance,
         Only(strategy=SAMPLED),

@@ -1,8 +1,8 @@
 """Shares of edges: what a trainer holds of a block that several multiply by, where the graph moves.
 
 The block's edges, row by row, are cut into as many runs as there are members, as even as can be, whichever rows they
-begin and end in. So are its pointers, by rows. A member holds a run of each, and reads no more of the layout's edges
-than those of the rows of its run. The edges turned round are cut in the same way, row by row of sources.
+begin and end in. So are its pointers, by rows. A member holds a run of each; to find it, it goes over the edges of
+the block in the layout, in pieces. The edges turned round are cut in the same way, row by row of sources.
 
 Legend: R rows of the block or, turned round, sources; E edges of the block; G members.
 """

@@ -13,7 +13,7 @@ Every plan is a grid R x K x F: rows of the adjacency, its columns, and the feat
 | ``columns`` | 1 x 1 x P | rows to features and back (RDM, NeutronTP) |
 | ``rotate`` | X x Y x Z | sums and gradients of planes, whose axes take turns (Plexus; :mod:`gsplit.full.rotation`) |
 
-Where F > 1 the graph may move, too (``--graph move``, CAGNET's 2D and 3D as they are; :mod:`gsplit.full.moving`).
+Where F > 1 the graph may move, too (``--graph move``, as in CAGNET's 2D and 3D; :mod:`gsplit.full.moving`).
 """
 
 from __future__ import annotations

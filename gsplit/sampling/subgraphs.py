@@ -135,8 +135,8 @@ class OfShuffle:
     layers: int
     """Number of layers."""
     scaled: bool = False
-    """Let segments carry what an edge stands for. A mean over what is there has no need of it, but for loops, which
-    are always kept."""
+    """Let segments carry what an edge stands for. A mean over what is there has no need of it, but for loops where
+    a set's edges are kept, theirs among them."""
 
     def pieces(self, layout: Layout) -> int:
         """Number of sets of an epoch."""

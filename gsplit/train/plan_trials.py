@@ -5,9 +5,9 @@ tried: trainers are started that train by one plan after the other, by the engin
 are processes of their own and write nothing, so training begins as if the plan had been named. What was found is in
 ``plans.json`` of the run's folder.
 
-Trials take a tenth (1 / :data:`WORTH`) of a run at most: a run is tried where it is predicted to take so many times
-longer, and no plan is tried after those that were, where by their seconds the run will not. All other runs keep the
-plan for which nothing has to be measured.
+Trials are to take a tenth (1 / :data:`WORTH`) of a run: a run is tried where it is predicted to take so many times
+longer, and no plan is tried after those that were, where by their seconds the run will not. The first one is tried in
+any case. All other runs keep the plan for which nothing has to be measured.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from gsplit.device import accelerator
 from gsplit.engine.rows.shared import Shared
 from gsplit.engine.run import Run
 from gsplit.engine.whole.fitting import KNOWN, fitting_plans
-from gsplit.engine.whole.plan_table import Priced, moved_widths, prices_for
+from gsplit.engine.whole.plan_table import Priced, moved_widths, open_to_trials, prices_for
 from gsplit.errors import InputError, ProcessDied
 from gsplit.files import read_json, replacing
 from gsplit.full import GridPlan
@@ -69,7 +69,7 @@ def with_plan_chosen(run: Run, named: Callable[[GridPlan], Run]) -> Run:
     Raises:
         KeyboardInterrupt, SystemExit: after Ctrl-C or SIGTERM; nothing is left of the trials.
     """
-    if not _is_open(run.asked) or run.config.hosts > 1 or run.trainers == 1 or not _may_be_long(run):
+    if not open_to_trials(run) or not _may_be_long(run):
         return run
     start_s = time.monotonic()
     priced = fitting_plans(run, prices_for(run))
@@ -78,7 +78,11 @@ def with_plan_chosen(run: Run, named: Callable[[GridPlan], Run]) -> Run:
     if len(best) < 2 or epochs_of(run) * best[0].seconds < WORTH * trials_s:
         return run
     logger.info("--algorithm auto tries %s", ", ".join(str(price.plan) for price in best))
-    runs = [named(price.plan) for price in best]
+    try:
+        runs = [named(price.plan) for price in best]
+    except InputError as error:
+        logger.warning("no plan is tried, but the default taken: %s", error)
+        return run
     try:
         seconds = seconds_of(runs, start_s)
     except (ProcessDied, InputError) as error:
@@ -101,16 +105,18 @@ def with_plan_before(run: Run, before: TrainConfig, named: Callable[[GridPlan], 
         before: what was asked for before.
         named: gives the run as it is where a plan is named.
     """
-    if not (_is_open(run.asked) and _is_open(before)) or run.config.hosts > 1:
+    if not (open_to_trials(run) and (before.strategy, before.algorithm, before.grid) == ("full", "auto", None)):
         return run
+    path = run.folder / RESOLVED
     try:
-        was = read_json(run.folder / RESOLVED)
+        was = read_json(path)
         rows, columns, features = map(int, was["grid"])
         plan = GridPlan(algorithm=was["algorithm"], sizes=(rows, columns, features))
         as_before = (was["gpus"], was["device"], prod(plan.sizes)) == (run.trainers, run.config.device, was["gpus"])
-        return named(plan) if as_before and was["algorithm"] != run.config.algorithm else run
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        logger.warning("%s does not say by which plan the run has trained (%s); it goes on by another", path, error)
         return run
+    return named(plan) if as_before and was["algorithm"] != run.config.algorithm else run
 
 
 def seconds_of(runs: Sequence[Run], start_s: float) -> list[float]:
@@ -188,11 +194,6 @@ def epochs_of(run: Run) -> int:
     if not config.early_stop:
         return config.epochs
     return min(config.epochs, config.early_stop * max(1, config.validate_every))
-
-
-def _is_open(asked: TrainConfig) -> bool:
-    """Whether the plan is left open."""
-    return asked.strategy == "full" and asked.algorithm == "auto" and asked.grid is None
 
 
 def _may_be_long(run: Run) -> bool:

@@ -150,7 +150,7 @@ def _check_what_is_said(accelerator_pool, tmp_path, world, name, model, of_graph
 def test_a_plan_that_does_not_fit_its_devices_is_refused_with_one_that_does(controls, layouts, tmp_path, monkeypatch):
     """Before any trainer: the launcher's start is not called, and nothing is left of the run."""
     monkeypatch.setattr("gsplit.launch.start.start", None)
-    monkeypatch.setattr(room_for_step, "floor_bytes", lambda total: 0)
+    monkeypatch.setattr(fitting, "floor_bytes", lambda total: 0)
     config = config_for(layouts(2).path, tmp_path / "run", device="sim", fan_out=(-1, -1), model="gcn", **WHOLE)
     config = replace(config, gpus=2, algorithm="1d")
     priced = {price.flags: price.device_bytes for price in priced_plans(run_for(config, 2))}

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 import os
 import signal
 import time
+from pathlib import Path
 from unittest import mock
 
 import pytest
@@ -19,6 +21,8 @@ from gsplit import TrainConfig
 from gsplit.callbacks import Callback
 from gsplit.engine.whole import machine_prices
 from gsplit.engine.whole.fitting import chosen_of, fitting_plans
+from gsplit.engine.whole.plan_table import priced_plans
+from gsplit.errors import InputError
 from gsplit.launch.resolve import resolve
 from gsplit.runs import checkpoint
 from gsplit.train import plan_trials
@@ -180,6 +184,41 @@ def test_a_short_run_measures_nothing_and_a_named_plan_stays(layouts, tmp_path):
             plan_trials.with_plan_chosen(run, None)
 
 
+def test_what_cannot_be_tried_ends_no_run(long, layouts, tmp_path, caplog):
+    run = resolve(config_for(layouts(2).path, tmp_path / "run", **FULL))
+
+    def named(plan):
+        raise InputError(f"{plan} is refused")
+
+    assert plan_trials.with_plan_chosen(run, named) is run
+    assert "is refused" in caplog.text
+
+
+def test_a_run_that_goes_on_says_where_nobody_knows_its_plan(layouts, tmp_path, caplog):
+    run = resolve(config_for(layouts(2).path, tmp_path / "run", **FULL))
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "resolved.json").write_text("{")
+    assert plan_trials.with_plan_before(run, run.asked, None) is run
+    assert "resolved.json does not say by which plan" in caplog.text
+    before = TrainConfig(layout=run.layout)  # on sampled mini-batches
+    caplog.clear()
+    assert plan_trials.with_plan_before(run, before, None) is run
+    assert not caplog.records
+
+
+def test_plans_are_priced_as_they_would_run(layouts, tmp_path):
+    """With sums in the place of rows, which the default plan has no use for; and none that is refused."""
+
+    def sparse(**flags):
+        run = resolve(config_for(layouts(2).path, tmp_path / "run", **{**FULL, "exchange": "auto", **flags}))
+        return next(price.sent for price in priced_plans(run) if price.plan.algorithm == "1d-sparse")
+
+    assert sparse() == sparse(algorithm="1d-sparse") != sparse(algorithm="1d-sparse", exchange="rows")
+    flags = {"model": "gat", "heads": 2, "out_heads": 2, "graph": "move"}
+    run = resolve(config_for(layouts(2).path, tmp_path / "run", **FULL, **flags))
+    assert not any(price.plan.graph_moves for price in priced_plans(run))
+
+
 def test_prices_are_measured_once(tmp_path, monkeypatch, caplog):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(machine_prices, "OF_EACH_S", 0.0)
@@ -192,11 +231,24 @@ def test_prices_are_measured_once(tmp_path, monkeypatch, caplog):
         assert prices.of_edge(256, 1) == pytest.approx(2 * prices.edges[2][0])
         with mock.patch.object(machine_prices, "measured", side_effect=AssertionError):
             assert machine_prices.machine_prices(1) == prices
-        for text in ("", "[]", path.read_text().replace("message", "other")):
-            path.write_text(text)  # of nobody, or of another release
+        mine, good = machine_prices.key_of(1), json.loads(path.read_text())
+        wrong = [
+            {"message": None},
+            {"multiply": "x"},
+            {"edges": [[0.0] * 3] * 3},
+            {"copied_byte": math.nan},
+            {"sent_byte": -1},
+        ]
+        damaged = [json.dumps({mine: good[mine] | each}) for each in wrong]
+        for text in ("", "[]", path.read_text().replace("message", "other"), *damaged):
+            path.write_text(text)  # of nobody, of another release, or what nobody could measure
             with mock.patch.object(machine_prices, "measured", return_value=PRICES) as again:
                 assert machine_prices.machine_prices(1) == PRICES == machine_prices.machine_prices(1)
             again.assert_called_once()
+        monkeypatch.setattr(Path, "home", mock.Mock(side_effect=RuntimeError))  # a user without one
+        monkeypatch.setenv("XDG_CACHE_HOME", "caches")  # of the current folder, which the standard does not have
+        with mock.patch.object(machine_prices, "measured", return_value=PRICES):
+            assert machine_prices.machine_prices(1) == PRICES
         monkeypatch.setenv("XDG_CACHE_HOME", str(path))  # no folder can be made there
         with mock.patch.object(machine_prices, "measured", return_value=PRICES):
             assert machine_prices.machine_prices(1) == PRICES

@@ -79,10 +79,14 @@ OF_A_GPU = MachinePrices(
 for that would take memory of the device. Trials tell more."""
 
 
-def kept_in() -> Path:
-    """The file that prices are kept in, in the user's folder for what programs can make again."""
-    given = os.environ.get("XDG_CACHE_HOME")
-    return (Path(given) if given else Path.home() / ".cache") / "gsplit" / "prices.json"
+def kept_in() -> Path | None:
+    """The file that prices are kept in, in the user's folder for what programs can make again; None without one."""
+    given = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    try:
+        folder = given if given.is_absolute() else Path.home() / ".cache"
+    except RuntimeError:  # a user without a home
+        return None
+    return folder / "gsplit" / "prices.json"
 
 
 def machine_prices(threads: int) -> MachinePrices:
@@ -91,24 +95,34 @@ def machine_prices(threads: int) -> MachinePrices:
     A folder that cannot be read or written keeps nothing; then they are measured again the next time.
     """
     path, key = kept_in(), key_of(threads)
-    kept = _kept(path)
-    try:
-        of_edges = tuple(tuple(map(float, row)) for row in kept[key]["edges"])
-        if np.array(of_edges).shape == (len(WIDTHS), len(ALL_BYTES)):
-            return MachinePrices(**(kept[key] | {"edges": of_edges}))
-    except (KeyError, TypeError, ValueError):
-        pass  # none yet, or of another form
+    kept = {} if path is None else _kept(path)
+    if (prices := _prices_of(kept.get(key))) is not None:
+        return prices
     start_s = time.perf_counter()
     prices = measured(threads)
-    where = f"kept in {path}"
+    where = "not kept: there is no folder for it" if path is None else f"kept in {path}; remove it to measure again"
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(path) as temporary:
-            temporary.write_text(json.dumps(kept | {key: asdict(prices)}, indent=1))
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with replacing(path) as temporary:
+                temporary.write_text(json.dumps(kept | {key: asdict(prices)}, indent=1))
     except (OSError, InputError):
         where = f"not kept: {path} cannot be written"
     logger.info("prices of this machine measured in %.1f s, %s", time.perf_counter() - start_s, where)
     return prices
+
+
+def _prices_of(kept: Any) -> MachinePrices | None:
+    """Prices out of a file; None where they are none that could have been measured."""
+    try:
+        edges = tuple(tuple(map(float, row)) for row in kept["edges"])
+        prices = MachinePrices(edges=edges, **{name: float(kept[name]) for name in kept.keys() - {"edges"}})
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return None
+    numbers = np.array(edges) if {len(row) for row in edges} == {len(ALL_BYTES)} else np.empty(0)
+    each = (prices.multiply, prices.copied_byte, prices.message)
+    fine = numbers.shape == (len(WIDTHS), len(ALL_BYTES)) and all(0 < x < MOST_S for x in (*numbers.flat, *each))
+    return prices if fine and 0 <= prices.sent_byte < MOST_S else None
 
 
 def key_of(threads: int) -> str:

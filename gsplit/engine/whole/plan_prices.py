@@ -26,9 +26,11 @@ KEPT_BY_NORMS = {"none": 0, "layer": 1}
 
 def work_of(run: Run, layout: Layout, levels: Levels, model: nn.Module) -> Work:
     """Return what a run computes, counted on the graph."""
-    counted = covered_rows if run.partial_sums else needed_rows
+    numbers = numbers_of(run, layout, model)
+    # What is asked for: by the plan that the run has so far it may have had no effect.
+    counted = covered_rows if run.asked.exchange == "auto" and not numbers.attends else needed_rows
     return replace(
-        numbers_of(run, layout, model),
+        numbers,
         sizes=levels.sizes,
         by_owner=edges_by_owner(layout, levels),
         needed={layer: counted(layout.graph, levels, layer) for layer in range(1, levels.num_layers + 1)},

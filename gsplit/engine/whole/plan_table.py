@@ -75,6 +75,7 @@ class Priced:
 
 
 SECONDS = attrgetter("seconds")
+TRIED = " (a run that is long enough tries the first three)"
 
 
 def plan_table(run: Run) -> str:
@@ -116,11 +117,19 @@ def plan_table(run: Run) -> str:
             + ("of a host send to other hosts, and take of its; " if hosts > 1 else "take of the host's; ")
             + ("seconds of an epoch, predicted:" if by else "seconds that sending takes:"),
             *text,
-            f"chosen: {chosen}; rows of the levels 0 .. {run.config.layers}: {', '.join(f'{n:,}' for n in rows)}; "
+            f"chosen: {chosen}{TRIED if open_to_trials(run) else ''}; "
+            f"rows of the levels 0 .. {run.config.layers}: {', '.join(f'{n:,}' for n in rows)}; "
             f"{edges:,} edges in all layers",
             *([f"the first epoch also moves rows {first} wide, whose sums are kept"] if first else []),
         ]
     )
+
+
+def open_to_trials(run: Run) -> bool:
+    """Whether a run leaves it open by which plan it trains, of several, on one host."""
+    asked = run.asked
+    left_open = asked.strategy == "full" and asked.algorithm == "auto" and asked.grid is None
+    return left_open and run.config.hosts == 1 and run.trainers > 1
 
 
 def prices_for(run: Run) -> MachinePrices | None:
@@ -278,8 +287,10 @@ def _plans(run: Run, layout: Layout, model: nn.Module) -> Iterator[GridPlan]:
     asked = tuple(run.config.grid or ())
     of_rows = run.config.algorithm not in (*OF_ALL_SOURCES, "rotate") and asked[1:] == (1, 1)
     for sizes in grids_of(run.trainers):
-        if type(model) in (SAGE, GCN, GAT) and (sizes[1:] != (1, 1) or of_rows) and undivided(run, sizes[2]) is None:
-            yield GridPlan(algorithm="3d", sizes=sizes, graph_moves=run.config.graph == "move" and sizes[2] > 1)
+        moves = run.config.graph == "move" and sizes[2] > 1
+        there = type(model) in (SAGE, GCN) or (type(model) is GAT and not moves)
+        if there and (sizes[1:] != (1, 1) or of_rows) and undivided(run, sizes[2]) is None:
+            yield GridPlan(algorithm="3d", sizes=sizes, graph_moves=moves)
 
 
 def plan_of_run(run: Run) -> GridPlan:

@@ -86,7 +86,7 @@ def collectives(plan: GridPlan, width: Widths) -> float:
     Rows are gathered by a broadcast from each, all at once, of which two take what one all-to-all does.
     """
     directions = width.forwards * (width.forward > 0) + (width.backward > 0)
-    if plan.algorithm == "shared":
+    if plan.algorithm == "shared" or plan.grid.world == 1:
         return 0.0
     if plan.of_all_sources:
         return directions
