@@ -25,7 +25,8 @@ from experiments.baselines.dgl_sampling import FORMS
 from experiments.baselines.dgl_training import DGLTraining
 from experiments.baselines.pyg_training import PyGTraining
 from experiments.baselines.stored import write_arrays
-from experiments.baselines.workload import Setting, Workload
+from experiments.baselines.workload import Setting
+from experiments.compare.config import CompareConfig
 from experiments.shared import processes
 from experiments.shared.experiment import Experiment, Flags
 from experiments.shared.flags import FanOut, Positive
@@ -78,20 +79,10 @@ def measure(config: EvaluationConfig) -> dict[str, Any]:
 
 def ways_of(config: EvaluationConfig) -> dict[str, Callable[[], float]]:
     """What gives the seconds of an evaluation, by name."""
-    workload = Workload(
-        store=str(config.store),
-        model="sage",
-        hidden=config.hidden,
-        heads=1,
-        fan_out=config.fan_out,
-        batch_size=config.batch_size,
-        epochs=1,
-        trainers=1,
-        threads=cores(),
-        lr=0.01,
-        dropout=0.0,
-        seed=0,
+    same = CompareConfig(
+        hidden=config.hidden, fan_out=config.fan_out, batch_size=config.batch_size, gpus=1, dropout=0.0
     )
+    workload = same.workload(config.store)
     form = next(form for form in FORMS if form.bits == 32 and form.fused)
     write_arrays(config.store, form.bits)
     dgl, pyg = DGLTraining(workload, Setting(form=form.name), 0), PyGTraining(workload, 0)

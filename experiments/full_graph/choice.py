@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -25,15 +26,13 @@ from experiments.shared.datasets import PREFIX, store_of
 from experiments.shared.results import printed
 from gsplit.config.train import TrainConfig
 from gsplit.data import write_store
-from gsplit.engine.run import Run
 from gsplit.engine.whole.fitting import fitting_plans
 from gsplit.engine.whole.plan_table import prices_for
 from gsplit.files import read_json
-from gsplit.full import GridPlan
 from gsplit.launch.resolve import resolve
 from gsplit.partition import PartitionConfig, partition
 from gsplit.runs.folder import PLANS, held_run
-from gsplit.train.plan_trials import seconds_of, with_plan_chosen
+from gsplit.train.plan_trials import by_plan, seconds_of, with_plan_chosen
 
 GRAPHS = ("cora", "coauthor_cs", "amazon_computers", "cnr2000", "synthetic:products?scale=0.02")
 TRAINERS = (2, 4)
@@ -84,10 +83,7 @@ def measure(data: Path, work: Path, *, quick: bool, seed: int = 0) -> dict[str, 
 def of_run(config: TrainConfig, *, rounds: int) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Rows of all plans, and what became of the choice."""
     run = resolve(config)
-
-    def named(plan: GridPlan) -> Run:
-        return replace(resolve(replace(run.asked, **plan.fields)), asked=run.asked)
-
+    named = partial(by_plan, resolve, run.asked)
     priced = fitting_plans(run, prices_for(run))
     runs, timed = [named(price.plan) for price in priced], np.full(len(priced), np.inf)
     for number in range(rounds):  # turned round, so that no plan is always the first

@@ -19,11 +19,9 @@ from gsplit.config.train import TrainConfig, save_configurations
 from gsplit.data.memory.opened import OpenFolder
 from gsplit.data.memory.temporary import Temporary
 from gsplit.engine.objectives.own_loss import LossFunction
-from gsplit.engine.run import Run
 from gsplit.engine.whole.plan_table import plan_table
 from gsplit.errors import InputError
 from gsplit.files import as_path
-from gsplit.full import GridPlan
 from gsplit.host import ending_tidily
 from gsplit.hosts import Place, place_of
 from gsplit.launch.effects import warn
@@ -41,7 +39,7 @@ from gsplit.train.check import check_model
 from gsplit.train.going_on import goes_on, starter_at, tell_seen
 from gsplit.train.loop import live, trained
 from gsplit.train.own_loop import Handed, Loop
-from gsplit.train.plan_trials import with_plan_before, with_plan_chosen
+from gsplit.train.plan_trials import by_plan, with_plan_before, with_plan_chosen
 from gsplit.train.store_layout import is_store_of_run, laid_out
 from gsplit.train.summary import Trained
 
@@ -165,12 +163,7 @@ def _train(
             held.enter_context(
                 held_run(run.config.out, resumes=run.resumes, overwrite=run.config.overwrite, starter=starter)
             )
-        asked = run.asked
-
-        def named(plan: GridPlan) -> Run:
-            return replace(resolved(replace(asked, **plan.fields)), asked=asked)
-
-        position = Position()
+        named, position = functools.partial(by_plan, resolved, run.asked), Position()
         if before is not None:
             resumed = Resumed.checked(run, before)
             if (summary := resumed.finished()) is not None:

@@ -55,8 +55,21 @@ MOST_EPOCHS, ENOUGH_S = 100, 0.5
 the quickest quarter take at least counts: others may use the machine."""
 NUMBERS_PER_S = {"cpu": 1e9, "accelerator": 1e11}
 """Numbers that a trainer adds up in a second, about: where a run is short by these, no price is looked at."""
+MULTIPLIED = 10
+"""Rows that a weight is multiplied by, forward and backward, in the time of a number that is added up."""
 
 logger = logging.getLogger(__name__)
+
+
+def by_plan(resolved: Callable[[TrainConfig], Run], asked: TrainConfig, plan: GridPlan) -> Run:
+    """The run as it is where a plan is named; what was asked for stays what it was.
+
+    Args:
+        resolved: makes a run of what is asked for.
+        asked: what was asked for, with the plan left open.
+        plan: that is named.
+    """
+    return replace(resolved(replace(asked, **plan.fields)), asked=asked)
 
 
 def with_plan_chosen(run: Run, named: Callable[[GridPlan], Run]) -> Run:
@@ -203,9 +216,11 @@ def _may_be_long(run: Run) -> bool:
         return False
     widths = moved_widths(model, 1, trained=run.config.train_features is not None)
     columns = sum(width.forward + width.backward for width in widths)
-    edges = len(open_layout(run.layout, trusted=True).graph.indices)
+    graph = open_layout(run.layout, trusted=True).graph
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    numbers = len(graph.indices) * columns + graph.num_vertices * parameters / MULTIPLIED
     rate = NUMBERS_PER_S["cpu" if run.config.device == accelerator.HOST else "accelerator"]
-    return epochs_of(run) * edges * columns / (rate * run.trainers) >= WORTH * START_S
+    return epochs_of(run) * numbers / (rate * run.trainers) >= WORTH * START_S
 
 
 def _write(run: Run, priced: Sequence[Priced], chosen: Priced, seconds: Sequence[float]) -> None:

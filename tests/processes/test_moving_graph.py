@@ -13,12 +13,12 @@ from support.graphs import lay_out, random_graph
 from support.messages import line_with
 from support.runs import all_equal, config_for, records, run_for, train_in_trainer
 from support.threads import in_threads
-from support.whole import LAYERS, WholeStep, buffers, dense_gradients, uneven
+from support.whole import LAYERS, WholeStep, buffers, dense_gradients, moved, uneven
 
 from experiments.full_graph.probe import held
 from gsplit.engine.whole.fitting import chosen_of
 from gsplit.engine.whole.plan_prices import edges_by_owner
-from gsplit.engine.whole.plan_table import moved_widths, plan_of_run, plan_table, priced_plans
+from gsplit.engine.whole.plan_table import plan_of_run, plan_table, priced_plans
 from gsplit.errors import InputError
 from gsplit.full import GridPlan, levels_of
 from gsplit.full.moves import OF_EDGES
@@ -38,18 +38,6 @@ def plans_of(trainers):
     return [GridPlan(algorithm="3d", sizes=sizes, graph_moves=True) for sizes in GRIDS[trainers]]
 
 
-def stepped(member, layout, shared, plans, name, recompute):
-    """Loss and gradients, what was sent and the widths of what moved, in the first two epochs of each plan."""
-    results = []
-    for plan in plans:
-        step = WholeStep(member, layout, shared, plan, LAYERS, name, recompute=recompute)
-        for epoch in range(2):
-            loss, gradients, batch = step.gradients()
-            widths = moved_widths(step.model, epoch, recomputes=recompute)
-            results.append((plan, (loss, gradients), mini_batch_counts(batch, 0), widths))
-    return results
-
-
 @pytest.mark.cases(4)
 @pytest.mark.parametrize("recompute", [False, True])
 @pytest.mark.parametrize(("trainers", "name"), CASES)
@@ -63,7 +51,7 @@ def test_a_step_is_that_of_one_process_and_sends_what_the_formula_says(tmp_path,
     edges = edges_by_owner(layout, levels)
     wanted = dense_gradients(layout.graph, LAYERS, name)
     plans = plans_of(trainers)
-    for rank, of_rank in enumerate(in_threads(trainers, stepped, layout, buffers(), plans, name, recompute)):
+    for rank, of_rank in enumerate(in_threads(trainers, moved, layout, buffers(), plans, name, recompute)):
         for plan, step, counts, widths in of_rank:
             assert_same_step([step], *wanted)
             of_formula = volumes(plan, levels.sizes, widths, 8, rank, edges=edges, weight_itemsize=8 * weighted)

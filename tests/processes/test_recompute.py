@@ -9,16 +9,15 @@ from support.graphs import lay_out, random_graph
 from support.peaks import peaks_of_steps
 from support.runs import config_for, run_for, train_in_trainer, trainer_of
 from support.threads import in_threads
-from support.whole import LAYERS, WholeStep, buffers, dense_gradients, needed_rows, uneven
+from support.whole import LAYERS, buffers, dense_gradients, moved, needed_rows, uneven
 
 from gsplit.config.train import TrainConfig
 from gsplit.engine.own_ranges import bounds_of
 from gsplit.engine.whole.plan_prices import work_of
-from gsplit.engine.whole.plan_table import moved_widths, plan_of_run
+from gsplit.engine.whole.plan_table import plan_of_run
 from gsplit.engine.whole.private_memory import step_bytes
 from gsplit.full import GridPlan, levels_of
 from gsplit.full.volumes import volumes
-from gsplit.train.progress import mini_batch_counts
 
 WHOLE = {"strategy": "full", "num_layers": 4, "device": "cpu", "dropout": 0.5}
 MODELS = {
@@ -52,18 +51,6 @@ def test_what_is_learned_has_the_same_bits(pool, layouts, tmp_path, model, plan)
     assert (first["logits"] == same["logits"]).all()
 
 
-def moved(member, layout, shared, plans, name):
-    """Loss, gradients, what was sent and the widths of what moved, in the first two epochs of each plan."""
-    results = []
-    for plan in plans:
-        step = WholeStep(member, layout, shared, plan, LAYERS, name, recompute=True)
-        for epoch in range(2):
-            loss, gradients, batch = step.gradients()
-            widths = moved_widths(step.model, epoch, recomputes=True)
-            results.append((plan, (loss, gradients), mini_batch_counts(batch, 0), widths))
-    return results
-
-
 @pytest.mark.cases(2)
 @pytest.mark.parametrize("name", ["sage-wide", "gcn-batch-norm", "gat"])
 def test_rows_move_twice_as_the_formula_says(tmp_path, name):
@@ -74,7 +61,7 @@ def test_rows_move_twice_as_the_formula_says(tmp_path, name):
     plans = [GridPlan(algorithm="1d-sparse", sizes=(4, 1, 1))]
     plans += [GridPlan(algorithm="3d", sizes=sizes) for sizes in ((2, 2, 1), (1, 2, 2))]
     wanted = dense_gradients(layout.graph, LAYERS, name)
-    for rank, of_rank in enumerate(in_threads(4, moved, layout, buffers(), plans, name)):
+    for rank, of_rank in enumerate(in_threads(4, moved, layout, buffers(), plans, name, True)):
         for plan, step, counts, widths in of_rank:
             assert_same_step([step], *wanted)
             of_formula = volumes(plan, levels.sizes, widths, 8, rank, needed)

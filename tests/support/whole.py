@@ -14,6 +14,7 @@ from torch import Tensor
 from gsplit.data import Layout
 from gsplit.engine.objective import mini_batch_loss, objective_of
 from gsplit.engine.rows.shared import Shared
+from gsplit.engine.whole.plan_table import moved_widths
 from gsplit.engine.whole.rotated_batch import RotatedBatches
 from gsplit.engine.whole.whole_batch import WholeBatches
 from gsplit.features import EdgeLoader, FeatureLoader, HostRows
@@ -25,6 +26,7 @@ from gsplit.nn.neighbourhood import Neighbourhood
 from gsplit.parallel import Member, reduce_gradients, with_checker
 from gsplit.supply.ring import Handle
 from gsplit.supply.tickets import Ticket
+from gsplit.train.progress import mini_batch_counts
 from support.gradients import assert_same_step
 from support.graphs import lay_out, random_graph, with_signs
 from support.models import make_model
@@ -149,6 +151,18 @@ class DenseBlock(Neighbourhood):
 
     def graph_degrees(self):
         return self.W_NN.sum(1)
+
+
+def moved(member, layout, shared, plans, name, recompute):
+    """Loss, gradients, what was sent and the widths of what moved, in the first two epochs of each plan."""
+    results = []
+    for plan in plans:
+        step = WholeStep(member, layout, shared, plan, LAYERS, name, recompute=recompute)
+        for epoch in range(2):
+            loss, gradients, batch = step.gradients()
+            widths = moved_widths(step.model, epoch, recomputes=recompute)
+            results.append((plan, (loss, gradients), mini_batch_counts(batch, 0), widths))
+    return results
 
 
 def dense_gradients(graph, layers: int, name="sage"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -103,8 +104,8 @@ def quickest(run: Run) -> Priced | None:
     """
     if type(run.new_model()) not in KNOWN:
         return None
-    fit = fitting_plans(run)
-    return fit[0] if fit else priced_plans(run, rotating=False)[0]
+    priced = priced_plans(run, rotating=False)
+    return next(_fitting(run, priced), priced[0])
 
 
 def fitting_plans(run: Run, by: MachinePrices | None = None) -> list[Priced]:
@@ -114,9 +115,13 @@ def fitting_plans(run: Run, by: MachinePrices | None = None) -> list[Priced]:
         run: that they are for.
         by: what work takes on this machine; None: what sends in the least time is the quickest.
     """
+    return list(_fitting(run, priced_plans(run, rotating=False, by=by)))
+
+
+def _fitting(run: Run, priced: Iterable[Priced]) -> Iterator[Priced]:
+    """Those of some plans that surely fit."""
     on_host, there = run.config.device == accelerator.HOST, bytes_there(run)
-    priced = priced_plans(run, rotating=False, by=by)
-    return [price for price in priced if (price.host_bytes if on_host else price.device_bytes) <= there]
+    return (price for price in priced if (price.host_bytes if on_host else price.device_bytes) <= there)
 
 
 def bytes_there(run: Run) -> int:
