@@ -20,7 +20,7 @@ from torch.profiler import record_function
 
 from gsplit.full.edge_shares import EdgeShare
 from gsplit.full.moves import Moves, shares
-from gsplit.full.operators import Sizes, chain, finished, product, way_of
+from gsplit.full.operators import Sizes, chain, product, way_of
 from gsplit.full.plans import COLUMNS, FEATURES, ROWS
 from gsplit.kernels import computed_in
 from gsplit.nn.neighbourhood import Factors, times
@@ -49,13 +49,13 @@ class MovingOperator:
     def forward(self, x: Tensor, by: Factors, *, weighted: bool) -> Tensor:
         """Sums of the own destinations."""
         rows, around = times(x, by.sources), (self._sources, self._destinations, (ROWS, COLUMNS))
-        return finished(self._summed(rows, self._share, *around, weighted=weighted), x, by)
+        return by.applied(self._summed(rows, self._share, *around, weighted=weighted), x)
 
     def backward(self, grad: Tensor, by: Factors, *, weighted: bool) -> Tensor:
         """Gradients of the own sources: the chain with rows and columns exchanged, by the edges turned round."""
         assert self._turned is not None
         rows, around = times(grad, by.sources), (self._destinations, self._sources, (COLUMNS, ROWS))
-        return finished(self._summed(rows.contiguous(), self._turned, *around, weighted=weighted), grad, by)
+        return by.applied(self._summed(rows.contiguous(), self._turned, *around, weighted=weighted), grad)
 
     def _summed(
         self, x: Tensor, share: EdgeShare, given: Sizes, wanted: Sizes, axes: tuple[str, str], *, weighted: bool

@@ -33,11 +33,8 @@ from gsplit.full.plans import COLUMNS, FEATURES, ROWS
 from gsplit.full.shards import Shard
 from gsplit.kernels import Edges, Sums, TwoWayEdges, computed_in, kernels_for
 from gsplit.kernels.sums import core_rests
-from gsplit.nn.neighbourhood import Factors, times
+from gsplit.nn.neighbourhood import NO_FACTORS, Factors, times
 from gsplit.parallel import Grid
-
-NO_FACTORS = Factors()
-"""Factors of plain sums: none."""
 
 
 class Operator(Protocol):
@@ -134,14 +131,14 @@ class GridOperator:
         """Sums of the own destinations."""
         rows = times(x, by.sources)
         sums = self._chain(rows, self._shard, self._sources, self._destinations, (ROWS, COLUMNS), weighted)
-        return finished(sums, x, by)
+        return by.applied(sums, x)
 
     def backward(self, grad: Tensor, by: Factors, *, weighted: bool) -> Tensor:
         """Gradients of the own sources: the chain with rows and columns exchanged, and the edges turned round."""
         assert self._turned is not None
         rows = times(grad, by.sources).contiguous()
         sums = self._chain(rows, self._turned, self._destinations, self._sources, (COLUMNS, ROWS), weighted)
-        return finished(sums, grad, by)
+        return by.applied(sums, grad)
 
     def _cut(self, shard: Shard, given: Sizes, wanted: Sizes, axes: tuple[str, str]) -> Shard | Cut:
         """The edges of a product, on accelerators cut so that the moves next to it go on meanwhile."""
@@ -317,15 +314,6 @@ def kept(shard: Shard, mask_E: Tensor, first: int = 0) -> Shard:
     indptr = F.pad(mask_E.cumsum(0, dtype=torch.int32), (1, 0))[edges.indptr]
     weight = None if shard.weight is None else shard.weight[at]
     return Shard(Edges(indptr=indptr, indices=edges.indices[at] - first), weight)
-
-
-def finished(sums: Tensor, x: Tensor, by: Factors) -> Tensor:
-    """Sums [rows, D] of their own memory, multiplied by their factors, and with what is added of the own rows x."""
-    if by.sums is not None:
-        sums.mul_(by.sums.unsqueeze(1))
-    if by.own is not None:
-        sums[: len(by.own)].addcmul_(by.own.unsqueeze(1), x[: len(by.own)])
-    return sums
 
 
 def transposed(shard: Shard, num_sources: int) -> Shard:

@@ -15,10 +15,10 @@ from torch.autograd.function import once_differentiable
 from typing_extensions import override
 
 from gsplit.full.grid_attention import AttentionArgs, GridAttention, attention_on_grid
-from gsplit.full.operators import NO_FACTORS, Operator
+from gsplit.full.operators import Operator
 from gsplit.kernels import computed_in
 from gsplit.nn import BatchComm
-from gsplit.nn.neighbourhood import Factors, Neighbourhood
+from gsplit.nn.neighbourhood import NO_FACTORS, Factors, Neighbourhood
 from gsplit.parallel.checker import CollectiveChecker, Step
 
 

@@ -20,6 +20,7 @@ from torch.autograd.function import once_differentiable
 
 from gsplit.kernels import Edges, Sums, TwoWayEdges, computed_in, in_core, kernels_for
 from gsplit.nn.exchange import BatchComm, Link, Route, wants_gradient_back
+from gsplit.nn.neighbourhood import NO_FACTORS, Factors, times
 
 
 class DrawnEdges(Protocol):
@@ -79,6 +80,7 @@ def neighbour_sum(
     start: Tensor | None = None,
     own: bool = False,
     drawn: Tensor | None = None,
+    by: Factors = NO_FACTORS,
 ) -> tuple[Tensor, Tensor | None]:
     """Exchange rows, and sum or average them over the in-edges of each destination.
 
@@ -92,6 +94,7 @@ def neighbour_sum(
         own: give the own row of each destination, too. Its gradient and that of its sums are added in one pass.
         drawn: [num_destinations] by which a mean divides where some of the rows received are sums; None: the number
             of in-edges.
+        by: factors of a normalised sum, in place of ``mean`` and ``start``; no own row is given.
 
     Returns:
         [num_destinations, D], and with ``own`` x[:num_destinations], or None.
@@ -99,9 +102,9 @@ def neighbour_sum(
     if weight is not None and weight.dim() == 1:
         weight = weight.unsqueeze(1)
     if route is None or comm is None:
-        args = _SumArgs(edges=two_way, route=None, link=None, mean=mean, own=own, drawn=drawn)
+        args = _SumArgs(edges=two_way, route=None, link=None, mean=mean, own=own, drawn=drawn, by=by)
         return _NeighbourSum.apply(x, weight, start, None, args)[:2]
-    args = _SumArgs(edges=two_way, route=route, link=comm.link, mean=mean, own=own, drawn=drawn)
+    args = _SumArgs(edges=two_way, route=route, link=comm.link, mean=mean, own=own, drawn=drawn, by=by)
     if not wants_gradient_back(x, route):
         return _NeighbourSum.apply(x, weight, start, None, args)[:2]
     out, rows, comm.token = _NeighbourSum.apply(x, weight, start, comm.token, args)
@@ -118,6 +121,7 @@ class _SumArgs:
     mean: bool
     own: bool
     drawn: Tensor | None
+    by: Factors
 
     @property
     def degrees(self) -> Tensor | None:
@@ -135,6 +139,7 @@ class _NeighbourSum(torch.autograd.Function):
         ctx: Any, x: Tensor, weight: Tensor | None, start: Tensor | None, token: Tensor | None, args: _SumArgs
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
         ctx.args, ctx.num_own = args, x.shape[0]
+        given, x = x, times(x, args.by.sources)  # own rows, before they travel: so no factor has to
         kernels, edges = kernels_for(x), args.edges.edges
         out = x.new_empty((edges.num_rows, x.shape[1]))
         scaling = {"weight": None if weight is None else weight.detach(), "degrees": args.degrees}
@@ -155,7 +160,8 @@ class _NeighbourSum(torch.autograd.Function):
             kernels.sum(Sums(from_others, received, None, out, start=part, **scaling))
         rows = (x, received) if weight is not None and weight.requires_grad else (None, None)
         ctx.save_for_backward(weight, *rows)
-        return out, x[: edges.num_rows] if args.own else None, None if token is None else token.clone()
+        own = x[: edges.num_rows] if args.own else None
+        return args.by.applied(out, given), own, None if token is None else token.clone()
 
     @staticmethod
     @once_differentiable
@@ -164,6 +170,7 @@ class _NeighbourSum(torch.autograd.Function):
     ) -> tuple[Tensor | None, ...]:
         args: _SumArgs = ctx.args
         weight, x, received = ctx.saved_tensors
+        given, of_sums = of_sums, times(of_sums, args.by.sums)
         degrees = args.degrees
         divisor = None if degrees is None else degrees.clamp(min=1).to(computed_in(of_sums.dtype)).reciprocal_()
         grad_x = grad_weight = None
@@ -172,12 +179,16 @@ class _NeighbourSum(torch.autograd.Function):
             grad_x = summed_back(
                 args.edges, of_sums, ctx.num_own, args.route, link, start=of_own, factor=divisor, weight=weight
             )
+            if args.by.sources is not None:
+                grad_x.mul_(args.by.sources.unsqueeze(1))
+            if args.by.own is not None:
+                grad_x[: len(given)] += times(given, args.by.own)
         if ctx.needs_input_grad[1]:
             grad_weight = kernels_for(of_sums).dot(args.edges.edges, x, received, of_sums, weight.shape[1])
             if divisor is not None:
                 grad_weight *= divisor[args.edges.edges.rows()].unsqueeze(1)
             grad_weight = grad_weight.to(weight.dtype)
-        grad_start = of_sums if ctx.needs_input_grad[2] else None
+        grad_start = given if ctx.needs_input_grad[2] else None
         return (grad_x if ctx.needs_input_grad[0] else None), grad_weight, grad_start, grad_token, None
 
 

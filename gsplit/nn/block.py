@@ -19,7 +19,7 @@ from gsplit.kernels import Edges, StoredRows, Sums, TwoWayEdges, computed_in, co
 from gsplit.nn.aggregate import neighbour_sum
 from gsplit.nn.attention import attention_over_neighbours
 from gsplit.nn.exchange import BatchComm, Route, exchange, scatter_back
-from gsplit.nn.neighbourhood import Neighbourhood, finished, narrows
+from gsplit.nn.neighbourhood import NO_FACTORS, Factors, Neighbourhood, finished, narrows
 from gsplit.nn.rowwise.activation import Finish
 from gsplit.nn.rowwise.dense import both_linear, is_plain, linear_sum
 
@@ -230,14 +230,20 @@ class Block(Neighbourhood):
 
     @override
     def sum(self, x: Tensor, *, weighted: bool = False, project: nn.Linear | None = None) -> Tensor:
-        weight = self._factor(self.edge_weight if weighted and self.edge_weight is not None else self.edge_scale, x)
+        weight = self._edge_factors(x, weighted=weighted)
         return self.projected(x, project, lambda rows: self._summed(rows, weight=weight))
 
     @override
     def mean(self, x: Tensor, *, project: nn.Linear | None = None, weighted: bool = False) -> Tensor:
         """As :meth:`Neighbourhood.mean`; ``weighted``: multiply rows by edge weights, and divide by their number."""
-        scale = self._factor(self.edge_weight if weighted and self.edge_weight is not None else self.edge_scale, x)
+        scale = self._edge_factors(x, weighted=weighted)
         return self.projected(x, project, lambda rows: self._summed(rows, weight=scale, mean=True))
+
+    @override
+    def normalised_sum(self, x: Tensor, by: Factors, *, weighted: bool = False) -> Tensor:
+        if x.dtype != computed_in(x.dtype):  # each operation rounds into a copy anyway
+            return super().normalised_sum(x, by, weighted=weighted)
+        return self._summed(x, weight=self._edge_factors(x, weighted=weighted), by=by)
 
     @override
     def self_and_mean(
@@ -264,20 +270,31 @@ class Block(Neighbourhood):
         assert own_rows is not None
         return linear_sum(own_rows, means, lin_self, lin_neigh, finish)
 
+    def _edge_factors(self, x: Tensor, *, weighted: bool) -> Tensor | None:
+        """Weights of the edges where there are any and they are asked for, else their scales, for rows like x."""
+        return self._factor(self.edge_weight if weighted and self.edge_weight is not None else self.edge_scale, x)
+
     @staticmethod
     def _factor(values: Tensor | None, x: Tensor | StoredRows) -> Tensor | None:
         """Factors of edges in the type that rows like ``x`` are added up in."""
         return None if values is None else values.to(computed_in(x.dtype))
 
     def _summed(
-        self, x: Tensor, *, weight: Tensor | None = None, mean: bool = False, start: Tensor | None = None
+        self,
+        x: Tensor,
+        *,
+        weight: Tensor | None = None,
+        mean: bool = False,
+        start: Tensor | None = None,
+        by: Factors = NO_FACTORS,
     ) -> Tensor:
         self._check_rows(x)
         route = self.route
         if route is not None and weight is not None and self.send_weight is not None:
             route = replace(route, sum_weight=self.send_weight.to(computed_in(x.dtype)).unsqueeze(1))
+        drawn = self.sampled_degrees
         return neighbour_sum(
-            self.two_way, x, route, self.comm, weight=weight, mean=mean, start=start, drawn=self.sampled_degrees
+            self.two_way, x, route, self.comm, weight=weight, mean=mean, start=start, drawn=drawn, by=by
         )[0]
 
     @override

@@ -42,6 +42,18 @@ class Factors:
         """The factors of backward, where the gradient of x is such a sum of that of the result."""
         return Factors(sources=self.sums, sums=self.sources, own=self.own)
 
+    def applied(self, sums: Tensor, x: Tensor) -> Tensor:
+        """Sums [rows, D] of their own memory, multiplied by their factors, and with what is added of own rows x."""
+        if self.sums is not None:
+            sums.mul_(self.sums.unsqueeze(1))
+        if self.own is not None:
+            sums[: len(self.own)].addcmul_(self.own.unsqueeze(1), x[: len(self.own)])
+        return sums
+
+
+NO_FACTORS = Factors()
+"""Factors of plain sums: none."""
+
 
 def times(x: Tensor, by: Tensor | None) -> Tensor:
     """``by_v x_v`` for rows x [n, D] and by [n], in the type of the rows; x itself for None."""
