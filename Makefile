@@ -14,8 +14,8 @@ export PYTHONDONTWRITEBYTECODE :=
 PIP := $(BIN)/pip install --quiet --no-compile --constraint
 
 # Three at a time, a file each: of two, one often waits, for processes that end, exchanges or time limits, and leaves a
-# core idle. In the order of tests/conftest.py, not the files with most tests first.
-PYTEST := $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+# core idle. They are forked once all is collected (tests/support/workers.py).
+PYTEST := $(BIN)/python -m pytest --workers 3
 
 # What make test has time for (CONTRIBUTING.md).
 DAILY := not slow and not left_out
@@ -89,13 +89,6 @@ $(VENV)/.browser: tools/browser.py $(VENV)/.needs-dev
 simulated: $(INSTALLED)
 	$(BIN)/python -m tests.simulator.simulated.extension
 
-# The bytecode of tests and of what they import, which each process of a suite would compile: a quarter of a minute.
-BYTECODE := tests/__pycache__/all
-$(BYTECODE): | $(INSTALLED_DEV)
-	$(BIN)/python -m pytest --collect-only -qq >$(VENV)/collected.txt || (cat $(VENV)/collected.txt; exit 1)
-	mkdir -p $(@D)
-	touch $@
-
 # By GPUs where there are any; DEVICE=cpu leaves them alone.
 DEVICE := auto
 FOUND := from gsplit.device.accelerator import find; print(min(4, find("$(DEVICE)")[1]) or 4)
@@ -118,7 +111,7 @@ format: $(VENV)/.needs-dev
 
 # One core compiles, the core and then the simulated accelerator; the other installs packages, and then mypy computes.
 checked:
-	$(MAKE) --no-print-directory -j 2 simulated check $(VENV)/.browser $(BYTECODE)
+	$(MAKE) --no-print-directory -j 2 simulated check $(VENV)/.browser
 
 test: checked
 	$(MAKE) --no-print-directory -j 2 on-host on-simulated

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from support import workers
 from support.disk import wait_for_no_disk
 from support.forked import Nursery, spawn_by_forking
 from support.garbage import collect_seldom
@@ -29,6 +30,10 @@ from gsplit import cli
 from gsplit.device import accelerator
 
 
+def pytest_addoption(parser):
+    parser.addoption("--workers", type=int, default=0, help="files side by side, by so many processes")
+
+
 def pytest_configure():
     # A shell's background jobs ignore SIGINT, and so would all that tests start: here it means Ctrl-C.
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -41,7 +46,26 @@ def pytest_configure():
     torch.set_num_threads(1)
 
 
-def pytest_collection_finish():
+def pytest_collection_finish(session):
+    if not session.config.option.workers:
+        _begin()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session):
+    option = session.config.option
+    if not option.workers or option.collectonly or session.testsfailed:
+        return None  # pytest goes on
+    workers.run(session, option.workers, begin=_begin_apart)
+    return True
+
+
+def _begin_apart():
+    keep_prices()  # the others' folder goes with them
+    _begin()
+
+
+def _begin():
     collect_seldom()  # what tests have imported is there now
     if accelerator.find("auto")[0] == accelerator.HOST:
         Pool.twin = Nursery.twin()
