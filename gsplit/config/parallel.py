@@ -43,13 +43,13 @@ class ParallelConfig(Checked):
     """split: all trainers compute one mini-batch together, and nothing twice; data: each computes a micro-batch of
     its own, overlaps and all, as DGL and PyG do; full: they compute the whole graph, without sampling, a step an
     epoch. Or package.module:Class, an engine of yours (CONTRIBUTING.md)."""
-    algorithm: Annotated[Algorithm, Only(strategy="full")] = "auto"
+    algorithm: Annotated[Algorithm, Only(strategy=("full", "split")), Only(laid_out=True)] = "auto"
     """full: how rows come to where they are summed. shared: read where they lie, in the host's memory; 1d: all rows
     to all; 1d-sparse: only those that are needed; 1.5d, 2d, 3d: a grid of trainers, as CAGNET; columns: each trainer
     sums all rows, but some columns; rotate (gcn): a grid whose axes change roles from layer to layer, as Plexus.
     auto: shared on the CPU, 1d-sparse on GPUs; where the run is long, the quickest of the three plans that are
     predicted to be quickest, which are tried first; on several hosts what sends in the least time, by bytes between
-    and within hosts. Never rotate."""
+    and within hosts. Never rotate. split, with --grid: 3d, which auto takes, or rotate (gcn), as ScaleGNN."""
     grid: Annotated[tuple[int, ...] | None, Accepted(_check_grid), Only(strategy=("full", "split"))] = None
     """full: trainers along the rows of the adjacency, its columns, and the features: R,K,F, with R*K*F of --gpus; for
     rotate along x, y and z. By default as even as --algorithm allows. split, with --sampling uniform, saint or
@@ -63,8 +63,8 @@ class ParallelConfig(Checked):
     permutation: Annotated[Permutation, Only(strategy="full"), Only(algorithm="rotate"), COST] = "double"
     """full, rotate: single: all levels have the vertices in the layout's order; double: every other one in an order
     of its own, drawn from --seed, which evens blocks out."""
-    row_blocks: Annotated[int, Range(1), Only(strategy="full"), Only(algorithm="rotate"), COST] = 1
-    """full, rotate: blocks of rows that a layer sums and adds up one after another, for less memory at a time."""
+    row_blocks: Annotated[int, Range(1), Only(strategy=("full", "split")), Only(algorithm="rotate"), COST] = 1
+    """rotate: blocks of rows that a layer sums and adds up one after another, for less memory at a time."""
     recompute: Annotated[
         bool,
         Only(strategy="full"),

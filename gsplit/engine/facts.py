@@ -13,6 +13,8 @@ from gsplit.engine.objectives.pairs import OwnPairLoss
 from gsplit.models.registry import Described
 
 Facts = dict[str, Any]
+ON_SUBGRAPHS = ("auto", "3d", "rotate")
+"""Algorithms of grids of subgraphs."""
 
 
 def facts_of(
@@ -45,6 +47,7 @@ def facts_of(
         or Not(f"with --train-features {config.train_features}"),
         "sampler_processes": config.samplers > 0 or Not("with --samplers 0"),
         "splits": _splits(config),
+        "laid_out": _laid_out(config),
         "features_dealt": _features_dealt(config),
         "rows_exchanged": _rows_exchanged(config),
         "sums_exchanged": Not("on a graph of several types") if several_types else _sums_exchanged(config, described),
@@ -56,6 +59,14 @@ def _splits(config: Resolved) -> bool | Not:
     """Return whether samplers draw mini-batches and split them, and trainers exchange what splits lack."""
     on_grid = config.strategy == "split" and config.grid is not None
     return not on_grid or Not(f"with {given('grid', config.grid)}: each trainer cuts its block, and rows move by it")
+
+
+def _laid_out(config: Resolved) -> bool | Not:
+    """Return whether the algorithm says how sums are laid over trainers: of the whole graph, or of subgraphs."""
+    if config.strategy == "split" and config.grid is None:
+        return Not("with --strategy split without --grid, only with that and with full")
+    of_subgraphs = config.strategy == "split" and config.algorithm not in ON_SUBGRAPHS
+    return not of_subgraphs or Not(f"on subgraphs: grids of --strategy split are {' or '.join(ON_SUBGRAPHS[1:])}")
 
 
 def _features_dealt(config: Resolved) -> bool | Not:

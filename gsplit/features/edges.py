@@ -116,7 +116,7 @@ class EdgeLoader:
 
     def _degrees_seen(self, segment: Segment) -> NDArray[np.float64]:
         """Degrees of a split's vertices in the graph without the edges that the mini-batch must not see."""
-        degrees, (rows, ids) = self._degrees_of(segment.vertices), segment.excluded
+        degrees, (rows, ids) = self.host_degrees_of(segment.vertices), segment.excluded
         np.subtract.at(degrees, rows, self._weights_of(ids) if self.weights else 1)
         vertices = segment.vertices[rows]
         none = np.bincount(rows)[rows] == self._graph.indptr[vertices + 1] - self._graph.indptr[vertices]
@@ -201,7 +201,13 @@ class EdgeLoader:
         Args:
             vertices: int64 [n] layout ids.
         """
-        return self.tensor(self._degrees_of(vertices))
+        return self.tensor(self.host_degrees_of(vertices))
+
+    def host_degrees_of(self, vertices: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return what :meth:`degrees_of` gives, float64 [n], on the host."""
+        if self.weights:
+            return self._weighted_degrees[vertices]
+        return (self._graph.indptr[vertices + 1] - self._graph.indptr[vertices]).astype(np.float64)
 
     def degrees_in(self, begin: int, end: int) -> Tensor:
         """Degrees of the vertices ``begin .. end``, as :meth:`degrees_of` gives them; no other edges are read."""
@@ -258,11 +264,6 @@ class EdgeLoader:
         for begin in range(0, len(indices), PIECE_EDGES):
             counts += np.bincount(indices[begin : begin + PIECE_EDGES], minlength=n)
         return counts
-
-    def _degrees_of(self, vertices: NDArray[np.int64]) -> NDArray[np.float64]:
-        if self.weights:
-            return self._weighted_degrees[vertices]
-        return (self._graph.indptr[vertices + 1] - self._graph.indptr[vertices]).astype(np.float64)
 
     @cached_property
     def _weighted_degrees(self) -> NDArray[np.float64]:

@@ -105,19 +105,25 @@ def ends_of_rows(
     return ends
 
 
-def with_loops(shard: Shard, place_R: NDArray[np.int32]) -> Shard:
-    """The same edges, and one of weight 1 into each row whose own vertex is among the sources, after the others.
+def with_loops(shard: Shard, place_R: NDArray[np.int32], weight_R: NDArray[np.float64] | None = None) -> Shard:
+    """The same edges, and one into each row whose own vertex is among the sources, after the others.
 
     Args:
         shard: edges of R rows.
         place_R: int32 [R] place of each row's vertex among the sources; -1 where it is not there.
+        weight_R: [R] weights of the loops, beside which those of the others are float64, too; None: 1.
     """
     (edges, weight), looped = shard, np.flatnonzero(place_R >= 0)
     indptr, indices = edges.indptr.numpy(), edges.indices.numpy()
     ends = indptr[1:][looped]
     added = np.concatenate([[0], np.cumsum(place_R >= 0)]).astype(np.int32)
     indices = np.insert(indices, ends, place_R[looped])
-    weights = None if weight is None else torch.from_numpy(np.insert(weight.numpy(), ends, np.float32(1)))
+    weights = None
+    if weight_R is not None:
+        others = np.ones(len(edges.indices)) if weight is None else weight.numpy().astype(np.float64)
+        weights = torch.from_numpy(np.insert(others, ends, weight_R[looped]))
+    elif weight is not None:
+        weights = torch.from_numpy(np.insert(weight.numpy(), ends, np.float32(1)))
     return Shard(Edges(indptr=torch.from_numpy(indptr + added), indices=torch.from_numpy(indices)), weights)
 
 

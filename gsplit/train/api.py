@@ -216,6 +216,8 @@ def _handed(
         raise InputError("a loop of one's own has its own loss; drop the other one")
     if loop is not None and config.strategy not in SAMPLED:
         raise InputError(f"a loop of one's own takes sampled mini-batches, not --strategy {config.strategy}")
+    if loop is not None and config.algorithm == "rotate" and config.grid is not None:
+        raise InputError("a loop of one's own calls the model on blocks, and --algorithm rotate has none; use 3d")
     if loop is not None and RULES[config.sampling].draws_targets:
         raise InputError(
             f"a loop of one's own does not know what targets of --sampling {config.sampling} count; use another rule"

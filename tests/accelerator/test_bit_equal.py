@@ -90,6 +90,11 @@ ROWS = {
     "saint, unbiased": (2, {**SUBGRAPH, "sampling": "saint", "estimate": "unbiased"}),
     "uniform, on a grid": (4, {**SUBGRAPH, "sampling": "uniform", "grid": (2, 1, 2), "prefetch": 2}),
     "saint, on grids": (4, {**SUBGRAPH, **GCN, "sampling": "saint", "grid": (1, 2, 1), "exchange_dtype": "bfloat16"}),
+    "uniform, rotating": (
+        4,
+        {**SUBGRAPH, **GCN, "norm": "rms", "residual": True, "sampling": "uniform", "grid": (2, 1, 2), "prefetch": 2}
+        | {"algorithm": "rotate"},
+    ),
     "clusters": (2, {**SUBGRAPH, "sampling": "clusters", "subgraph": None, "clusters": 1}),
     "split, all cached": (2, {**STRATEGIES["split, all cached"], "evaluate": "sampled"}),
     "data": (2, {**STRATEGIES["data"], "feature_dtype": "float32"}),

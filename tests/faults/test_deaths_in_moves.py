@@ -1,4 +1,4 @@
-"""Law 5, in the middle of every move of the whole graph: a trainer is killed while the others wait for its part."""
+"""Law 5, in the middle of every move of grids: a trainer is killed while the others wait for its part."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from support.messages import says
 from support.runs import config_for
 
 import gsplit
+from gsplit import TrainConfig
 from gsplit.errors import ProcessDied
 from gsplit.full import moves
 from gsplit.full.common_rows import CommonRows
@@ -23,9 +24,10 @@ VICTIM, CALL = 1, 2
 """The trainer that dies, and in which call of the move."""
 
 
-def dying(move, note, rank, *arguments, **named_arguments):
+def dying(case, note, rank, *arguments, **named_arguments):
     """The life of a trainer; the victim dies in the place of what others wait for in a move."""
-    owner, collectives = (CommonRows, ["meet"]) if move == "share" else (moves.Moves, MOVES[move][1])
+    move = case.split()[0]
+    owner, collectives = (CommonRows, ["meet"]) if move == "share" else (moves.Moves, MOVES[case][1])
     whole, calls = getattr(owner, move), []
 
     def die(*_, **__):
@@ -45,6 +47,8 @@ def dying(move, note, rank, *arguments, **named_arguments):
 
 WHOLE = {"strategy": "full", "fan_out": (-1, -1), "batch_size": 512}
 GRID, ROTATE = {"model": "sage"}, {"model": "gcn", "algorithm": "rotate"}
+SUBGRAPH = {"strategy": "split", "sampling": "uniform", "subgraph": "50%", "num_layers": 2}
+SUBGRAPH |= {name: getattr(TrainConfig(), name) for name in ("fan_out", "batch_size")}
 MOVES = {
     "to_columns": ({**GRID, "grid": (1, 1, 2)}, ["all_to_all"]),
     "gather": ({**GRID, "algorithm": "3d", "grid": (2, 1, 1)}, ["start_broadcast_pieces"]),
@@ -53,16 +57,17 @@ MOVES = {
     "start_pointers": ({**GRID, "grid": (1, 1, 2), "graph": "move"}, ["start_broadcast_pieces"]),
     "start_edges": ({**GRID, "grid": (1, 1, 2), "graph": "move"}, ["start_broadcast_pieces"]),
     "start_all_reduce": ({**ROTATE, "grid": (2, 1, 1)}, ["start_broadcast_pieces"]),  # between its two halves
+    "start_all_reduce of subgraphs": ({**SUBGRAPH, **ROTATE, "grid": (2, 1, 1)}, ["start_broadcast_pieces"]),
     "share": ({"algorithm": "shared"}, []),
 }
 
 
 @pytest.mark.cases(1)
-@pytest.mark.parametrize("move", MOVES)
-def test_a_trainer_that_dies_in_a_move_ends_the_run(layout, tmp_path, monkeypatch, move):
+@pytest.mark.parametrize("case", MOVES)
+def test_a_trainer_that_dies_in_a_move_ends_the_run(layout, tmp_path, monkeypatch, case):
     note, before, others = tmp_path / "note", set(os.listdir("/dev/shm")), children_here()
-    monkeypatch.setattr("gsplit.train.api.live", functools.partial(dying, move, note))
-    config = config_for(layout.path, tmp_path / "run", **WHOLE, **MOVES[move][0])
+    monkeypatch.setattr("gsplit.train.api.live", functools.partial(dying, case, note))
+    config = config_for(layout.path, tmp_path / "run", **{**WHOLE, **MOVES[case][0]})
     with pytest.raises(ProcessDied) as died:
         gsplit.train(config=config)
     pid, at_s = note.read_text().split()

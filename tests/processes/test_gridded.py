@@ -6,9 +6,10 @@ import itertools
 
 import numpy as np
 import pytest
+from support.gridded import EXACT, LAID_OUT, RULES, assert_close, counted, learned, sets_of
 from support.hosts import train_placed
 from support.messages import line_with
-from support.runs import config_for, own_edges_alone, records, trainer_of
+from support.runs import config_for, own_edges_alone
 
 import gsplit
 from gsplit import TrainConfig
@@ -16,23 +17,7 @@ from gsplit.errors import InputError
 from gsplit.full import GridPlan
 from gsplit.full.volumes import Widths, volumes, widths_of_sums
 from gsplit.runs import checkpoint
-from gsplit.sampling import Uniform
-from gsplit.train import loop
-from gsplit.train.progress import mini_batch_counts
 
-EXACT = {
-    "dtype": "float64",
-    "epochs": 2,
-    "num_layers": 3,
-    "optimizer": "sgd",  # Adam divides the gradient of a bias before batch normalisation, rounding, by itself
-    "lr": 0.1,
-    "momentum": 0.9,
-    "samplers": 0,
-    "fan_out": TrainConfig().fan_out,  # as where it is not given
-    "batch_size": TrainConfig().batch_size,
-}
-GRIDS = [(1, 1, 1), (2, 1, 1), (1, 2, 1), (1, 1, 2), (2, 2, 1), (2, 1, 2)]
-LAID_OUT = [(groups, grid) for groups in (1, 2) for grid in GRIDS if groups * np.prod(grid) <= 4]
 MODELS = {
     "sage": {"model": "sage"},
     "gcn, batch norm": {"model": "gcn", "norm": "batch"},
@@ -45,13 +30,6 @@ MODELS = {
     },
     "gat": {"model": "gat", "heads": 4, "out_heads": 2},
 }
-RULES = {
-    "few": {"sampling": "uniform", "subgraph": "4%", "epochs": 1},  # trainers and groups without a training vertex
-    "uniform": {"sampling": "uniform", "subgraph": "25%"},
-    "unbiased": {"sampling": "uniform", "subgraph": "25%", "estimate": "unbiased"},
-    "saint": {"sampling": "saint", "subgraph": "40%"},
-    "clusters": {"sampling": "clusters", "clusters": 1},
-}
 ALL = [
     case
     for case in itertools.product(MODELS, RULES, LAID_OUT)
@@ -63,12 +41,6 @@ ALL = [
 def wanted():
     """Weights, losses and edges of one trainer a group, by model, rule and number of groups."""
     return {}
-
-
-def learned(layout, run, **flags):
-    gsplit.train(config=config_for(layout.path, run, **{**EXACT, **flags}))
-    epochs = [(record["loss"], record["traffic"]["computed_edges"]) for record in records(run)]
-    return checkpoint.load_state(run, checkpoint.MODEL), *zip(*epochs, strict=True)
 
 
 @pytest.mark.cases(7)
@@ -84,35 +56,7 @@ def test_weights_are_those_of_one_trainer_a_group(here, wanted, weighted_layouts
     )
     assert same_losses == pytest.approx(losses, rel=1e-10)
     assert same_edges == edges
-    for key, weight in weights.items():
-        assert (weight - same[key]).abs().max() <= 1e-10, key
-
-
-def counted(member, config):
-    """What each mini-batch of a run sent, loaded and summed over, on one trainer."""
-    trainer = trainer_of(member, config)
-    feed, found = trainer.feed, []
-
-    def watched():
-        for mini_batch in feed:
-            found.append(mini_batch)
-            yield mini_batch
-
-    trainer.feed = watched()
-    loop.train(trainer)
-    return [(each.epoch, each.batch, mini_batch_counts(each, 0)) for each in found]
-
-
-def sets_of(layout, epoch, batch, groups):
-    """[groups, P, 2] numbers of the vertices of a mini-batch's sets on each part, and of training vertices."""
-    plan = Uniform(subgraph="25%", layers=3).plan(layout, batch_size=0, seed=0, micro_batches=groups)
-    ends = layout.offsets
-    return np.array(
-        [
-            [np.histogram(vertices, ends)[0] for vertices in (everyone, targets)]
-            for everyone, targets in zip(plan.sets(epoch, batch), plan.micro_batches(epoch, batch), strict=True)
-        ]
-    ).transpose(0, 2, 1)
+    assert_close(weights, same)
 
 
 @pytest.mark.cases(3)
@@ -137,7 +81,7 @@ def test_what_moves_is_what_the_formula_says(pool, layouts, tmp_path, groups, gr
     of_ranks, loaded = pool.run(world, counted, config), 0
     for rank, mini_batches in enumerate(of_ranks):
         group, place = divmod(rank, inside)
-        for epoch, batch, counts in mini_batches:
+        for epoch, batch, counts, _ in mini_batches:
             every, targets = sets_of(layout, epoch, batch, groups)[group].T
             sizes = np.stack([every, every, every, targets], axis=1)
             travels = 2 if exchange_dtype == "bfloat16" else 8
@@ -203,8 +147,7 @@ def test_parts_need_not_be_dealt_out(here, layouts, tmp_path, parts):
     flags = {**EXACT, **RULES["uniform"], "model": "sage"}
     weights, *_ = learned(layouts(parts), tmp_path / "alone", gpus=1, **flags)
     same, *_ = learned(layouts(parts), tmp_path / "run", gpus=4, grid=(2, 2, 1), **flags)
-    for key, weight in weights.items():
-        assert (weight - same[key]).abs().max() <= 1e-10, key
+    assert_close(weights, same)
 
 
 def test_trainers_that_somebody_else_starts_learn_the_same(here, layouts, tmp_path):
@@ -213,8 +156,7 @@ def test_trainers_that_somebody_else_starts_learn_the_same(here, layouts, tmp_pa
     config = config_for(layouts(2).path, tmp_path / "run", **flags)
     train_placed(tmp_path / "placed", 1, 2, [vars(config)])
     same = checkpoint.load_state(tmp_path / "run", checkpoint.MODEL)
-    for key, weight in weights.items():
-        assert (weight - same[key]).abs().max() <= 1e-10, key
+    assert_close(weights, same)
 
 
 def test_a_run_goes_on_under_another_grid(here, wanted, layouts, tmp_path):
@@ -226,5 +168,4 @@ def test_a_run_goes_on_under_another_grid(here, wanted, layouts, tmp_path):
     gsplit.train(config=TrainConfig.resuming(run, epochs=2, grid=(1, 1, 2), gpus=2))
     gsplit.train(config=TrainConfig.resuming(run, epochs=3, grid=(1, 3, 1), gpus=3))
     same = checkpoint.load_state(run, checkpoint.MODEL)
-    for key, weight in weights.items():
-        assert (weight - same[key]).abs().max() <= 1e-8, key
+    assert_close(weights, same, 1e-8)

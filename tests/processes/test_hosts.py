@@ -59,6 +59,7 @@ CASES: dict[str, dict[str, Any]] = {
     "a grid over hosts": {**UNIFORM, "grid": (2, 1, 2)},
     "a grid on each host, saint": {**SAINT, "grid": (1, 1, 2), "norm": "batch"},
     "a grid over hosts, clusters": {**CLUSTERS, "grid": (1, 4, 1), "model": "gcn"},
+    "a grid over hosts, rotating": {**UNIFORM, "grid": (2, 1, 2), "algorithm": "rotate", "model": "gcn"},
     "a model of PyG's": {"model": "torch_geometric.nn:GraphSAGE", "model_args": "norm=batch_norm"},
     "whole graph by a grid": {**WHOLE, "grid": (2, 1, 2), "train_features": 6, "metrics": "macro-f1"},
     "whole graph, rotating": {**WHOLE, "algorithm": "rotate", "model": "gcn", "num_layers": 3},

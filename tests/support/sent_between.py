@@ -14,6 +14,7 @@ from gsplit.data import open_layout
 from gsplit.engine.own_ranges import bounds_of
 from gsplit.engine.sampled.rules import rule_of_run
 from gsplit.full import GridPlan
+from gsplit.full.rotation import Turns, volumes_of_turns
 from gsplit.full.volumes import BETWEEN, volumes, widths_of_sums
 from gsplit.launch.resolve import resolve
 from gsplit.parallel.between_hosts import OF_MINI_BATCH, name_of
@@ -56,9 +57,15 @@ def sent_by_moves(run, config, hosts, here):
         sets = zip(plan.sets(epoch - 1, batch), plan.micro_batches(epoch - 1, batch), strict=True)
         for group, (every, targets) in enumerate(sets):
             number, of_targets = (np.histogram(some, ends)[0] for some in (every, targets))
-            sizes, grid = np.stack([number, number, of_targets], axis=1), GridPlan(algorithm="3d", sizes=config.grid)
+            sizes, rotates = np.stack([number, number, of_targets], axis=1), config.algorithm == "rotate"
+            grid = GridPlan(algorithm="rotate" if rotates else "3d", sizes=config.grid)
+            own, wide = number.tolist(), [pair[0] for pair in pairs] + [pairs[-1][1]]
+            turns = Turns(grid.grid, (own, own), of_targets.tolist(), wide, config.row_blocks)
             for place in range(inside):
-                sent = volumes(grid, sizes, widths, 8, place, hosts=hosts_of_group)
+                if rotates:
+                    sent = volumes_of_turns(turns, place, 8, hosts=hosts_of_group)
+                else:
+                    sent = volumes(grid, sizes, widths, 8, place, hosts=hosts_of_group)
                 found[epoch, batch, group * inside + place] = sent.get(BETWEEN, 0)
     return found
 

@@ -3,8 +3,9 @@
 ScaleGNN (arXiv 2604.02651, section V) lays trainers out in four dimensions: groups, each with a random set of
 vertices of its own, and a grid of R x K x F inside each group. A set follows from the seed, so every trainer knows
 it without a message, and cuts the edges from its columns to its rows out of the layout. Layers are then those of the
-whole graph on the same grid (:mod:`gsplit.full`). Groups follow one another by rank, and in a group the features are
-the fastest axis: over several hosts whole groups lie on one, or else their features, and then their columns.
+whole graph on the same grid (:mod:`gsplit.full`): rows come to rest with their owners in between, or layers rotate.
+Groups follow one another by rank, and in a group the features are the fastest axis: over several hosts whole groups
+lie on one, or else their features, and then their columns.
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ from gsplit.config.sampling import SUBGRAPHS
 from gsplit.data import Layout
 from gsplit.engine.components import Components
 from gsplit.engine.feed import Feed
-from gsplit.engine.gridded.subgraph_batches import SubgraphBatches
+from gsplit.engine.gridded.resting_rows import RestingRows
+from gsplit.engine.gridded.turning_planes import TurningPlanes
 from gsplit.engine.run import Run
 from gsplit.engine.sampled.engine import Sampled
 from gsplit.engine.sampled.rules import check_rule
 from gsplit.engine.strategy import check_strategy
+from gsplit.engine.whole.rotated_prices import why_not_rotated
 from gsplit.engine.whole.whole_graph import ON_GRIDS, check_heads
 from gsplit.errors import InputError
 from gsplit.full import GridPlan
@@ -63,6 +66,8 @@ class SubgraphGrids:
     def grid(self, run: Run) -> Grid:
         """Groups x the rows, columns and features of each of them."""
         model, plan = run.signature["model"], plan_of_groups(run)
+        if plan.algorithm == "rotate" and (why := why_not_rotated(run.signature)) is not None:
+            raise InputError(f"--algorithm rotate {why}")
         if model not in ON_GRIDS:
             raise InputError(
                 f"--grid {','.join(map(str, plan.sizes))} sums in parts, which the model {model} is not made of; "
@@ -88,13 +93,15 @@ class SubgraphGrids:
         """The mini-batches of one trainer, each cut out of the layout ahead of its turn."""
         run, member, config = components.run, components.member, components.run.config
         left = tickets(self.num_batches(run, components.layout), config.epochs, position)
-        batches = SubgraphBatches(components, self._sampled.rule(run), plan_of_groups(run), end)
+        plan = plan_of_groups(run)
+        made_by = TurningPlanes if plan.algorithm == "rotate" else RestingRows
+        batches = made_by(components, self._sampled.rule(run), plan, end)
         order = order_of(left, end, member.local, by="sequence")
         return Feed(order, batches, member.device, prefetch=config.prefetch, threads=config.threads)
 
 
 def plan_of_groups(run: Run) -> GridPlan:
-    """The plan of each group: all moves of the grid, of whatever sizes."""
+    """The plan of each group: all moves of the grid, of whatever sizes, or layers that rotate on it."""
     assert run.config.grid is not None
     rows, columns, features = run.config.grid
-    return GridPlan(algorithm="3d", sizes=(rows, columns, features))
+    return GridPlan(algorithm="rotate" if run.config.algorithm == "rotate" else "3d", sizes=(rows, columns, features))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,6 +44,11 @@ class RotatedMiniBatch(MiniBatch):
     """Key that what is dropped follows from, the same on all trainers."""
 
     @override
+    def tensors(self) -> Iterator[Tensor]:
+        yield from super().tensors()
+        yield from self.rotated.tensors()
+
+    @override
     def logits(self, model: nn.Module) -> Tensor:
         features = self.x
         assert isinstance(model, GCN)
@@ -79,7 +84,8 @@ class RotatedBatches:
         self.edges = {layer.layer: sum(len(piece.edges.indices) for piece in layer.pieces) for layer in layers}
         """Number of edges that are summed over in each layer."""
         self._moves = Moves.of(member, components.run.moves_dtype)
-        self._rotated = Rotated(layers=layers, ends=self._ends(), moves=self._moves, checker=member.checker)
+        ends = Ends.of(planes, config.layers, [*map(self._targets, range(member.world))], member.device)
+        self._rotated = Rotated(layers=layers, ends=ends, moves=self._moves, checker=member.checker)
         kept = sums_features(components.model) and components.trained is None
         self._kept: FirstSums[Summed] | None = FirstSums() if kept else None
         features = components.feature_loader(components.run.dtype)
@@ -137,13 +143,8 @@ class RotatedBatches:
         name = (layer % 3, layer % 2 if double else 0, loops)
         if name not in shards:
             shard = self._shard(layer, rows, sources, loops=loops)
-            turned = transposed(shard, len(sources))
-            # Cut on the host, which knows where without a wait for the device.
-            *pieces, turned = (
-                on_device(one, components.member.device, components.run.dtype)
-                for one in (*in_rows(shard, components.run.config.row_blocks), turned)
-            )
-            shards[name] = pieces, turned
+            run, device = components.run, components.member.device
+            shards[name] = summed_over(shard, len(sources), run.config.row_blocks, device, run.dtype)
         pieces, turned = shards[name]
         if len(model.skips) and name not in relaid:
             relaid[name] = Relaid.of(planes, layer, components.member.device)
@@ -152,8 +153,8 @@ class RotatedBatches:
         # A degree is above 0, or the sum of its vertex is 0 (gsplit.engine.sampled.edge_weights).
         factor, source_factor = degrees.where(degrees > 0, 1).reciprocal(), None
         if model.convs[layer - 1].normalization == "both":
-            factor = _inverse_root(degrees)
-            source_factor = _inverse_root(own + components.edges.degrees_of(sources).unsqueeze(1))
+            factor = inverse_root(degrees)
+            source_factor = inverse_root(own + components.edges.degrees_of(sources).unsqueeze(1))
         return RotatedLayer(
             layer=layer,
             pieces=pieces,
@@ -186,30 +187,22 @@ class RotatedBatches:
         vertices = self._planes.order(self._components.run.config.layers).vertices[trainer]
         return vertices[self._trains_N[vertices]]
 
-    def _ends(self) -> Ends:
-        planes, device = self._planes, self._components.member.device
-        grid, last = planes.grid, self._components.run.config.layers
-        roles, at = roles_of(last), grid.coordinates(planes.rank)
-        block = planes.block(last, roles.rows)
-        row_N = _places(block, len(self._trains_N))
-        along_columns = [self._targets(peer) for peer in planes.along(roles.columns)]
-        returning = [
-            np.concatenate([self._targets(peer) for peer in grid.group(sharer, roles.columns)])
-            for sharer in planes.along(roles.features)
-        ]
 
-        def rows_of(vertices: list[NDArray[np.int64]]) -> Tensor:
-            return torch.from_numpy(row_N[np.concatenate(vertices)].astype(np.int64)).to(device)
+def summed_over(
+    shard: Shard, num_sources: int, row_blocks: int, device: torch.device, dtype: torch.dtype
+) -> tuple[list[Shard], Shard]:
+    """The edges of a layer where they are summed: in blocks of rows, and turned round.
 
-        return Ends(
-            own=planes.order(0).sizes,
-            entering=[[grid.rank(x=at["x"], y=y, z=z) for y in range(grid.size("y"))] for z in range(grid.size("z"))],
-            leaving=rows_of(along_columns),
-            wanted=[len(targets) for targets in along_columns],
-            returning=[len(targets) for targets in returning],
-            places=rows_of(returning),
-            num_rows=len(block),
-        )
+    Args:
+        shard: on the host, where it is cut without a wait for the device.
+        num_sources: number of the rows that are summed.
+        row_blocks: blocks at most.
+        device: of the trainer.
+        dtype: that weights are given in.
+    """
+    turned = transposed(shard, num_sources)
+    *pieces, turned = (on_device(one, device, dtype) for one in (*in_rows(shard, row_blocks), turned))
+    return pieces, turned
 
 
 def _places(vertices: NDArray[np.int64], n: int) -> NDArray[np.int32]:
@@ -219,6 +212,6 @@ def _places(vertices: NDArray[np.int64], n: int) -> NDArray[np.int32]:
     return place_N
 
 
-def _inverse_root(degrees: Tensor) -> Tensor:
+def inverse_root(degrees: Tensor) -> Tensor:
     """``degrees ** -0.5``, and 0 where there is no degree, as PyG has it."""
     return torch.where(degrees > 0, degrees.rsqrt(), torch.zeros_like(degrees))

@@ -17,18 +17,20 @@ Legend: n own rows at rest, R rows of the block, D columns of all, D' of this tr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from gsplit.full.moves import Moves, shares
 from gsplit.full.operators import product
 from gsplit.full.rotation.normalised import rms_normalised
-from gsplit.full.rotation.planes import Roles, roles_of
+from gsplit.full.rotation.planes import Planes, Roles, roles_of
 from gsplit.full.rotation.skips import Relaid, laid_out
 from gsplit.full.shards import Shard
 from gsplit.nn import LayeredModel
@@ -80,6 +82,39 @@ class Ends:
     num_rows: int
     """Number of rows of the last block."""
 
+    @classmethod
+    def of(cls, planes: Planes, layers: int, targets: Sequence[NDArray[np.int64]], device: torch.device) -> Ends:
+        """Of planes.
+
+        Args:
+            planes: of this trainer.
+            layers: number of them, L.
+            targets: [P] vertices of each trainer whose rows it has at rest after the last layer.
+            device: of this trainer.
+        """
+        grid, roles, at = planes.grid, roles_of(layers), planes.grid.coordinates(planes.rank)
+        block = planes.block(layers, roles.rows)
+        row_N = np.full(sum(planes.order(layers).sizes), -1, np.int64)
+        row_N[block] = np.arange(len(block))
+        along_columns = [targets[peer] for peer in planes.along(roles.columns)]
+        returning = [
+            np.concatenate([targets[peer] for peer in grid.group(sharer, roles.columns)])
+            for sharer in planes.along(roles.features)
+        ]
+
+        def rows_of(vertices: list[NDArray[np.int64]]) -> Tensor:
+            return torch.from_numpy(row_N[np.concatenate(vertices)]).to(device)
+
+        return cls(
+            own=planes.order(0).sizes,
+            entering=[[grid.rank(x=at["x"], y=y, z=z) for y in range(grid.size("y"))] for z in range(grid.size("z"))],
+            leaving=rows_of(along_columns),
+            wanted=[len(some) for some in along_columns],
+            returning=[len(some) for some in returning],
+            places=rows_of(returning),
+            num_rows=len(block),
+        )
+
 
 class Summed(NamedTuple):
     """What a layer makes of its input before its weights."""
@@ -102,6 +137,16 @@ class Rotated:
     """Moves of this trainer along x, y and z."""
     checker: CollectiveChecker | None
     """The collective checker; None: trainers do not compare what they do."""
+
+    def tensors(self) -> Iterator[Tensor]:
+        """All that lies on the device beside the rows."""
+        yield from (self.ends.leaving, self.ends.places)
+        for layer in self.layers:
+            for edges, weight in (*layer.pieces, layer.turned):
+                yield from (each for each in (edges.indptr, edges.indices, weight) if each is not None)
+            yield from (each for each in (layer.source_factor, layer.factor) if each is not None)
+            if layer.relaid is not None:
+                yield from (layer.relaid.taken, layer.relaid.places, layer.relaid.own)
 
     def entered(self, x: Tensor) -> Tensor:
         """This trainer's block of the rows before the first layer, [sources, D'], for own rows x [n, D]."""

@@ -34,7 +34,8 @@ UNIFORM = {"sampling": "uniform", "subgraph": "50%", "fan_out": (20, 20, 20), "n
     ("changes", "said"),
     [
         ({"algorithm": "rotate"}, "--algorithm rotate, --strategy split"),
-        ({**UNIFORM, "algorithm": "rotate", "grid": (2, 1, 1)}, "--algorithm rotate, --strategy split"),
+        ({**UNIFORM, "algorithm": "2d", "grid": (2, 1, 1)}, "--algorithm 2d, --strategy split, 3d or rotate"),
+        ({"strategy": "data", "algorithm": "rotate"}, "--algorithm rotate, --strategy data, full and split"),
         ({"strategy": "data", "grid": (2, 1, 1)}, "--grid, 2,1,1, --strategy data"),
         ({"replication": 2}, "--replication, 2, --strategy split"),
         ({**WHOLE, "accumulate": 2}, "--accumulate, 2, --strategy full"),
@@ -69,7 +70,7 @@ def test_what_would_change_what_is_computed_is_refused(config, caplog, changes, 
     ("changes", "said"),
     [
         ({"permutation": "single"}, "--permutation single, --strategy split"),
-        ({"row_blocks": 2}, "--row-blocks, 2, --strategy split"),
+        ({"row_blocks": 2}, "--row-blocks, 2, --algorithm auto, rotate"),
         ({**WHOLE, "samplers": 2}, "--samplers, 2, --strategy full"),
         ({**WHOLE, "cache_size": "10%"}, "--cache-size, 10%, --strategy full"),
         ({"graph": "move"}, "--graph move, --strategy split"),

@@ -1,0 +1,139 @@
+"""Subgraphs whose layers rotate, as ScaleGNN trains them: the planes of a step's set, cut by each trainer for itself.
+
+The whole graph's rotation (:mod:`gsplit.full.rotation`) takes a graph of the set's vertices, in the order of the
+trainers' ranges on every level. A trainer reads the edges into three blocks of rows, those along z, y and x, of which
+each layer in turn sums over one; along an axis of one trainer these are all rows of the set. The last layer computes
+all rows, too, of which those of training vertices leave.
+
+Legend: S vertices of the set, P trainers of a group, R rows of a block.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from typing_extensions import override
+
+from gsplit.engine.components import Components
+from gsplit.engine.gridded.held_sets import EdgesOfSet, Held
+from gsplit.engine.gridded.subgraph_batches import Cut, SubgraphBatches
+from gsplit.engine.whole.rotated_batch import DROPPED, RotatedMiniBatch, summed_over
+from gsplit.full import GridPlan
+from gsplit.full.moves import Moves
+from gsplit.full.rotation import Ends, Planes, Relaid, Rotated, RotatedLayer, orders_of, roles_of
+from gsplit.full.shards import with_loops
+from gsplit.nn import BatchComm
+from gsplit.nn.gcn import GCNConv
+from gsplit.sampling import Rule
+from gsplit.sampling.plan import fold_key
+from gsplit.supply.pipes import TrainerEnd
+from gsplit.supply.ring import Handle
+
+
+class TurningPlanes(SubgraphBatches):
+    """Mini-batches whose layers rotate, of a GCN. Arguments as its base's."""
+
+    def __init__(self, components: Components, rule: Rule, plan: GridPlan, end: TrainerEnd | None) -> None:
+        super().__init__(components, rule, plan, end)
+        self._features = components.feature_loader(components.run.dtype)  # as on the whole graph
+        self._model: Any = components.model
+
+    @override
+    def _cut(self, handle: Handle, held: Held, comm: BatchComm, moves: Moves) -> Cut:
+        components = self._components
+        config, member = components.run.config, components.member
+        bounds = np.concatenate([[0], np.cumsum(held.sizes[:, 0])])
+        planes = Planes(self._grid, self._rank, orders_of(bounds, config.seed, double=False))
+        read: dict[tuple[int, ...], EdgesOfSet] = {}
+        cut: dict[tuple[Any, ...], tuple[RotatedLayer, int]] = {}
+        layers, edges = [], 0
+        for layer in range(1, config.layers + 1):
+            conv: Any = self._model.convs[layer - 1]
+            name = (layer % 3, conv.loops, conv.normalization)  # of layers three apart it is the same
+            if name not in cut:
+                into = tuple(planes.peers(roles_of(layer).rows))
+                if into not in read:
+                    read[into] = self._edges_into(held, into)
+                cut[name] = self._layer(layer, held, planes, read[into])
+            layers.append(replace(cut[name][0], layer=layer))
+            edges += cut[name][1]
+        targets = [np.arange(begin, begin + size) for begin, size in zip(bounds, held.sizes[:, 1], strict=False)]
+        rotated = Rotated(
+            layers=layers,
+            ends=Ends.of(planes, config.layers, targets, member.device),
+            moves=moves,
+            checker=member.checker,
+        )
+        seed = fold_key(config.seed, handle.ticket.epoch, handle.ticket.batch, self._micro, DROPPED)
+        return Cut(partial(RotatedMiniBatch, blocks={}, rotated=rotated, kept=None, seed=seed), edges)
+
+    def _layer(self, layer: int, held: Held, planes: Planes, into: EdgesOfSet) -> tuple[RotatedLayer, int]:
+        """One layer, and the number of edges that this trainer counts in it.
+
+        Args:
+            layer: 1 .. L.
+            held: the set.
+            planes: of its vertices.
+            into: the edges into the rows of the layer.
+        """
+        run, device, roles = self._components.run, self._components.member.device, roles_of(layer)
+        rows, sources = planes.block(layer, roles.rows), planes.block(layer - 1, roles.columns)
+        column_S = held.places_among(planes.peers(roles.columns))
+        shard = into.shard(column_S, None)
+        # Trainers along the features share the columns of an edge: the first of them counts it.
+        edges = len(shard.edges.indices) if planes.grid.coordinate(planes.rank, roles.features) == 0 else 0
+        conv: Any = self._model.convs[layer - 1]
+        by = self._factors(conv, held, rows, sources, into)
+        if conv.loops:
+            shard = with_loops(shard, column_S[rows], by.loops)
+        pieces, turned = summed_over(shard, len(sources), run.config.row_blocks, device, run.dtype)
+        tensor = self._components.edges.tensor
+        rotated = RotatedLayer(
+            layer=layer,
+            pieces=pieces,
+            turned=turned,
+            source_factor=None if by.sources is None else tensor(by.sources[:, None]),
+            factor=tensor(by.sums[:, None]),
+            relaid=Relaid.of(planes, layer, device) if len(self._model.skips) else None,
+        )
+        return rotated, edges
+
+    def _factors(
+        self, conv: GCNConv, held: Held, rows: NDArray[np.int64], sources: NDArray[np.int64], into: EdgesOfSet
+    ) -> _Factors:
+        """What a layer multiplies by, as :class:`~gsplit.nn.gcn.GCNConv` does on blocks."""
+        loop, drawn = float(conv.loops), (into.numbers if into.totals is None else into.totals).astype(np.float64)
+        if conv.normalization == "mean":
+            return _Factors(sums=1 / _or_one(loop + drawn))
+        everyone, degrees_of = np.concatenate(held.vertices), self._components.edges.host_degrees_of
+        degrees = degrees_of(everyone[rows])
+        sums, of_sources = _inverse_root(loop + degrees), _inverse_root(loop + degrees_of(everyone[sources]))
+        if into.estimates:
+            return _Factors(sums, of_sources)
+        missing = _or_one(degrees) / _or_one(drawn)  # loops are not among the edges that this makes up for
+        return _Factors(sums * missing, of_sources, 1 / missing)
+
+
+class _Factors(NamedTuple):
+    """The factors of a layer's sums."""
+
+    sums: NDArray[np.float64]
+    """[R] of the sums, loops and all."""
+    sources: NDArray[np.float64] | None = None
+    """[sources] of the rows that are summed; None for 1."""
+    loops: NDArray[np.float64] | None = None
+    """[R] of loops; None for 1."""
+
+
+def _or_one(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The values, but 1 where there is nothing to divide by."""
+    return np.where(values > 0, values, 1)
+
+
+def _inverse_root(degrees: NDArray[np.float64]) -> NDArray[np.float64]:
+    """``degrees ** -0.5``, and 0 where there is no degree."""
+    return np.where(degrees > 0, _or_one(degrees) ** -0.5, 0)
