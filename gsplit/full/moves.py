@@ -104,14 +104,14 @@ class Moves:
         side = self.sides[axis]
         if side.size == 1:
             return lambda: x
-        widths, dtype, x = shares(x.shape[1], side.size), x.dtype, self._packed(x)
-        out = x.new_empty((sum(sizes), widths[side.place]))
-        with without_autocast(x.device):  # of float16 it takes no bfloat16
-            sent = torch.cat([part.reshape(-1) for part in x.split(widths, dim=1)])
-        counts = [len(x) * width for width in widths]
+        widths, dtype = shares(x.shape[1], side.size), x.dtype
+        out = x.new_empty((sum(sizes), widths[side.place]), dtype=self.dtype)
+        sent, counts = out.new_empty(x.numel()), [len(x) * width for width in widths]
+        for part, place in zip(x.split(widths, dim=1), sent.split(counts), strict=True):
+            place.view(part.shape).copy_(part)
         received = [size * widths[side.place] for size in sizes]
         wait = start_all_to_all(out.view(-1), sent, received, counts, side.group)
-        self._count("to_columns", way, counts, side.place, x.itemsize)
+        self._count("to_columns", way, counts, side.place, sent.itemsize)
 
         def columns(_: Tensor = sent) -> Tensor:  # alive until it has gone
             wait()

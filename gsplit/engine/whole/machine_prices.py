@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from gsplit import __version__
 from gsplit.errors import InputError
@@ -59,17 +60,22 @@ class MachinePrices:
     sent_byte: float
     """Of a byte in one."""
 
-    def of_edge(self, width: float, num_bytes: float) -> float:
-        """Seconds of an edge.
+    def of_edge(self, width: float, num_bytes: NDArray[np.float64]) -> float:
+        """Seconds of an edge, in the mean.
 
         Args:
             width: columns of the rows that are summed, in numbers of 4 bytes.
-            num_bytes: of all rows that are summed.
+            num_bytes: [any number] of all rows that edges read which are summed one after another.
         """
         if width <= 0:
             return 0.0
-        by_width = [np.interp(np.log(max(1, num_bytes)), np.log(ALL_BYTES), np.log(row)) for row in self.edges]
-        return float(np.exp(np.interp(np.log(width), np.log(WIDTHS), by_width)) * max(1, width / WIDTHS[-1]))
+        of_bytes = np.array(
+            [np.interp(np.log(np.maximum(1, num_bytes)), np.log(ALL_BYTES), row) for row in np.log(self.edges)]
+        )
+        at = float(np.interp(np.log(width), np.log(WIDTHS), range(len(WIDTHS))))
+        below = min(int(at), len(WIDTHS) - 2)
+        edge = np.exp(of_bytes[below] + (at - below) * (of_bytes[below + 1] - of_bytes[below]))
+        return float(edge.mean() * max(1, width / WIDTHS[-1]))
 
 
 OF_A_GPU = MachinePrices(

@@ -20,6 +20,8 @@ from gsplit.full.reading import edge_pieces, owners_of
 from gsplit.full.routes import remote_sources
 from gsplit.nn import GAT, GCN
 
+PLACES, TOGETHER = 32, 1 << 16
+"""Places of the graph that are looked at for what edges read one after another, and how many edges of each."""
 KEPT_BY_NORMS = {"none": 0, "layer": 1}
 """Tensors that a normalisation keeps for backward on a device, where it is not 2."""
 
@@ -47,6 +49,7 @@ def numbers_of(run: Run, layout: Layout, model: nn.Module) -> Work:
         sizes=np.zeros((run.trainers, config.layers + 1), np.int64),
         by_owner=np.zeros((config.layers, run.trainers, run.trainers), np.int64),
         needed={},
+        near=rows_near(graph),
         process_bytes=process_bytes(),
         own_vertices=np.diff(bounds),
         own_edges=np.diff(graph.indptr[bounds]),
@@ -79,6 +82,19 @@ def numbers_of(run: Run, layout: Layout, model: nn.Module) -> Work:
             (config.validates and len(graph.valid_idx)) or len(graph.test_idx) or config.save_predictions != "no"
         ),
     )
+
+
+def rows_near(graph: GraphArrays) -> NDArray[np.float64]:
+    """The rows m out of which edges of a place read, [places]: by chance, E edges find ``m (1 - exp(-E / m))``."""
+    count = min(TOGETHER, len(graph.indices))
+    starts = np.unique(np.linspace(0, len(graph.indices) - count, PLACES).astype(np.int64))
+    distinct = np.array([len(np.unique(graph.indices[start : start + count])) for start in starts], np.float64)
+    low, high = np.minimum(1.0, distinct), np.full(len(starts), max(1.0, graph.num_vertices))
+    for _ in range(40):  # halves, in the logarithm
+        middle = np.sqrt(low * high)
+        fewer = middle * -np.expm1(-count / middle) < distinct
+        low, high = np.where(fewer, middle, low), np.where(fewer, high, middle)
+    return high
 
 
 def _width_of(model: nn.Module, part: str, name: str) -> int:

@@ -56,6 +56,8 @@ class Work:
     """[L, P, P] edges of each layer, by the owners of destination and source."""
     needed: Mapping[int, NDArray[np.int64]]
     """Rows that each trainer needs of each other, [P, P] by layer."""
+    near: NDArray[np.float64]
+    """[places] rows out of which edges that are summed one after another read, as if by chance."""
     process_bytes: int
     """What a trainer has before it has anything of the graph (:func:`process_bytes`)."""
     own_vertices: NDArray[np.int64]

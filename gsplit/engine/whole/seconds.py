@@ -1,19 +1,24 @@
 """Seconds of an epoch under a plan, predicted from counts and from what work takes on this machine.
 
     seconds = sum over layers and directions of the product of the trainer that takes longest
-            + collectives, and bytes of the trainer that sends most, with the copies of what is sent
+            + collectives
+            + bytes, with the copies of what is sent, of the trainer for which they take longest
             + products with weights
 
-A collective takes its time whomever it sends to: what gloo's threads need to wake each other, and the operations that
-put rows together and apart. Where trainers have more threads than there are cores, all of it takes so many times
-longer. An epoch after the first is meant, whose first sums are kept. What is the same under every plan and small is
-left out (optimizer, loss), so small graphs take longer than predicted; the order of plans is what counts.
+What an edge takes depends on the memory out of which edges read that are summed one after another, which is looked
+up at some places of the graph. A collective takes its time however little it sends: what gloo's threads need to
+wake each other, and longer where trainers have nothing else to do meanwhile. Where trainers have more threads than
+there are cores, all of it takes so many times longer. An epoch after the first is meant, whose first sums are kept.
+What is the same under every plan and small is left out (optimizer, loss), so small graphs take longer than
+predicted; the order of plans is what counts.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+
+import numpy as np
 
 from gsplit.config.resolved import Resolved
 from gsplit.device import accelerator
@@ -25,12 +30,16 @@ from gsplit.full.moves import DIRECTIONS, shares
 from gsplit.full.plans import FEATURES
 from gsplit.full.volumes import Widths, sent_bytes
 
-COPIES = 3
-"""Copies of a byte that is sent: put together, received, put where it belongs."""
+COPIES = {"to_columns": 3.5, "gather": 0.5, "reduce_scatter": 1.5, "to_rows": 2.0, "edges": 0.0, "pointers": 0.0}
+"""Copies of a byte that a move sends: columns are cut out of rows and set side by side again, sums added up."""
+OF_ROWS = 1.5
+"""Copies of a byte of rows that are sent by themselves: put together, and gradients added where they belong."""
+FACTORS = 2.5
+"""Passes over the own rows that factors take, in copies; where rows lie in common they are made on the way."""
 WEIGHT_PRODUCTS = 3
 """Products with weights of a layer: forward, and two gradients."""
-COLLECTIVE, MEETING = 3.5, 0.2
-"""A collective by which rows move, and a meeting in memory that trainers share, in messages."""
+MEETING = 0.2
+"""A meeting in memory that trainers share, in messages."""
 
 
 def crowded(config: Resolved) -> float:
@@ -52,9 +61,9 @@ def seconds_of_chain(
         by: what the work takes.
     """
     everyone = range(work.trainers)
-    seconds = seconds_of_weights(work, by) + max(map(sent_bytes, sent)) * seconds_of_byte(by)
+    seconds = seconds_of_weights(work, by) + max(seconds_of_bytes(counts, by) for counts in sent)
     for layer, width in enumerate(widths, start=1):
-        seconds += collectives(plan, width) * COLLECTIVE * by.message
+        seconds += collectives(plan, width) * by.message
         for columns, back, times in ((width.forward, False, width.forwards), (width.backward, True, 1)):
             seconds += times * max(_sums(plan, work, rank, layer, columns, by, back=back) for rank in everyone)
     return seconds
@@ -72,40 +81,52 @@ def seconds_of_turns(
     """
     rows = int(work.own_vertices.sum())
     messages = max(sum(counts[f"exchange_{way}_messages"] for way in DIRECTIONS) for counts in sent)
-    seconds = seconds_of_weights(work, by) + messages * by.message + max(map(sent_bytes, sent)) * seconds_of_byte(by)
+    seconds = (
+        seconds_of_weights(work, by) + messages * by.message + max(seconds_of_bytes(counts, by) for counts in sent)
+    )
     for width in widths:
         for columns in (width.forward, width.backward):
             numbers = columns * work.row_itemsize / 4
-            seconds += edges / work.trainers * by.of_edge(numbers, 4 * rows * numbers)
+            seconds += edges / work.trainers * by.of_edge(numbers, np.array([4 * rows * numbers]))
     return seconds
 
 
 def collectives(plan: GridPlan, width: Widths) -> float:
-    """Number of collectives around the sum of one layer, forward and backward, as an all-to-all counts.
+    """Collectives around the sums of one layer, forward and backward, in messages, by how many take part in each.
 
-    Rows are gathered by a broadcast from each, all at once, of which two take what one all-to-all does.
+    All-to-alls that all wait for take longer than broadcasts, all at once, and than an all-to-all of rows while the
+    own ones are summed.
     """
-    directions = width.forwards * (width.forward > 0) + (width.backward > 0)
     if plan.algorithm == "shared" or plan.grid.world == 1:
         return 0.0
+
+    def waited_for(size: int) -> float:
+        return 2.5 + 1.25 * size if size > 1 else 0.0
+
+    def beside(size: int) -> float:
+        return 2.4 + 0.6 * size if size > 1 else 0.0
+
+    forwards, backwards = width.forwards * (width.forward > 0), int(width.backward > 0)
     if plan.of_all_sources:
-        return directions
+        of_sums = (
+            2 if plan.algorithm == "1d-sparse" else 0
+        )  # some of what is sent is summed first, and dealt out again
+        return (forwards + backwards) * (beside(plan.grid.world) + of_sums)
     rows, columns, features = plan.sizes
-
-    def gathers(size: int) -> float:
-        return size / 2 if size > 1 else 0.0
-
-    forward = 2 * (features > 1) + gathers(rows) + (columns > 1)
-    backward = 2 * (features > 1) + gathers(columns) + (rows > 1)
+    around = 2 * waited_for(features)
     if plan.graph_moves:  # pointers of all, and edges of one after another
-        forward, backward = forward + 2 * gathers(features), backward + 2 * gathers(features)
-    of_scores = (3 * gathers(columns) + 3 * (columns > 1)) if width.heads else 0.0
-    return width.forwards * (width.forward > 0) * forward + (width.backward > 0) * backward + of_scores
+        around += 2 * beside(features)
+    forward, backward = beside(rows) + waited_for(columns), beside(columns) + waited_for(rows)
+    of_scores = 3 * (beside(columns) + waited_for(columns)) if width.heads else 0.0
+    return forwards * (around + forward) + backwards * (around + backward) + of_scores
 
 
-def seconds_of_byte(by: MachinePrices) -> float:
-    """Seconds of a byte that is sent, with the copies of it."""
-    return by.sent_byte + COPIES * by.copied_byte
+def seconds_of_bytes(counts: Mapping[str, int], by: MachinePrices) -> float:
+    """Seconds of what a trainer sends, with the copies of it."""
+    by_move = {move: sent_bytes(counts, move) for move in COPIES}
+    of_rows = sent_bytes(counts) - sum(by_move.values())
+    copies = of_rows * OF_ROWS + sum(COPIES[move] * number for move, number in by_move.items())
+    return sent_bytes(counts) * by.sent_byte + copies * by.copied_byte
 
 
 def seconds_of_weights(work: Work, by: MachinePrices) -> float:
@@ -126,18 +147,19 @@ def _sums(plan: GridPlan, work: Work, rank: int, layer: int, columns: int, by: M
         return 0.0
     forward, backward, after, before = block_of(plan, work, rank, layer)
     edges, given, made = (backward, after, before) if back else (forward, before, after)
-    of_number = work.row_itemsize / 4
+    level, of_number = layer if back else layer - 1, work.row_itemsize / 4
+    own = int(work.sizes[rank, level]) * columns * work.row_itemsize
     if plan.algorithm == "shared" and not work.attends:
-        given = int(work.sizes[:, layer if back else layer - 1].sum())
-        written = int(work.sizes[rank, layer if back else layer - 1]) * columns * work.row_itemsize
+        given = int(work.sizes[:, level].sum())
         panel = columns
         if work.trainers > 1:
             panel = columns_of_panel(given, columns, work.row_itemsize, cache_bytes())
-        seconds = written * by.copied_byte + (MEETING * by.message if work.trainers > 1 else 0)
+        seconds = own * by.copied_byte + (MEETING * by.message if work.trainers > 1 else 0)
     else:
-        panel = columns = shares(columns, plan.grid.size(FEATURES))[plan.grid.coordinate(rank, FEATURES)]
-        seconds = made * columns * work.row_itemsize * by.copied_byte
+        panel = shares(columns, plan.grid.size(FEATURES))[plan.grid.coordinate(rank, FEATURES)]
+        copied, columns = made * panel * work.row_itemsize + own * FACTORS * work.scales, panel
+        seconds = copied * by.copied_byte
     if not panel:
         return seconds
     numbers = panel * of_number
-    return seconds + edges * columns / panel * by.of_edge(numbers, 4 * given * numbers)
+    return seconds + edges * columns / panel * by.of_edge(numbers, 4 * numbers * np.minimum(given, work.near))
