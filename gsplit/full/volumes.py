@@ -155,7 +155,7 @@ def volumes(
     return counts
 
 
-def sent_bytes(counts: dict[str, int], move: str = "exchange") -> int:
+def sent_bytes(counts: Mapping[str, int], move: str = "exchange") -> int:
     """Bytes that a move, or all of them, sent forward and backward."""
     return counts[f"{move}_forward_bytes"] + counts[f"{move}_backward_bytes"]
 
