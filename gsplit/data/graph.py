@@ -158,6 +158,12 @@ def row_ranges(indptr: NDArray[np.int64], at_once: int) -> Iterator[tuple[int, i
         begin = end
 
 
+def slots(begins: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """``begins[i], begins[i] + 1, ...`` of ``counts[i]`` numbers each, one run after another."""
+    firsts = np.cumsum(counts) - counts
+    return np.repeat(begins - firsts, counts) + np.arange(int(counts.sum()))
+
+
 def cast(features: NDArray[Any], dtype: str) -> NDArray[Any]:
     """Features in another type; what does not fit becomes infinite, which writing a store refuses.
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gsplit.data import GraphArrays
-from gsplit.data.graph import row_ranges
+from gsplit.data.graph import row_ranges, slots
 from gsplit.device import accelerator
 from gsplit.features.estimates import Estimate, edge_factors
 from gsplit.sampling.segment import Segment
@@ -191,7 +191,7 @@ class EdgeLoader:
             return found
         if ids is None:
             raise ValueError("the segment carries no edge ids, which the weights of its edges are found by")
-        weights, whole = self._weights_of(ids).astype(np.float64), self._weighted_degrees[destinations]
+        weights, whole = self._weights_of(ids).astype(np.float64), self._weighted_degrees_of(destinations)
         weighted = weights * edge_factors(scales, rows, whole, weights, self._estimate)
         return found._replace(weights=weighted, whole_weights=whole)
 
@@ -206,7 +206,7 @@ class EdgeLoader:
     def host_degrees_of(self, vertices: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return what :meth:`degrees_of` gives, float64 [n], on the host."""
         if self.weights:
-            return self._weighted_degrees[vertices]
+            return self._weighted_degrees_of(vertices)
         return (self._graph.indptr[vertices + 1] - self._graph.indptr[vertices]).astype(np.float64)
 
     def degrees_in(self, begin: int, end: int) -> Tensor:
@@ -265,22 +265,35 @@ class EdgeLoader:
             counts += np.bincount(indices[begin : begin + PIECE_EDGES], minlength=n)
         return counts
 
+    def _weighted_degrees_of(self, vertices: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Sums of the weights of all in-edges of vertices, float64 [n]; of each they are read once in a run."""
+        known = self._weighted_degree_N
+        new = np.unique(vertices[np.isnan(known[vertices])])
+        begins, counts = self._graph.indptr[new], self._graph.indptr[new + 1] - self._graph.indptr[new]
+        ends = np.concatenate([[0], np.cumsum(counts)])
+        for a, b in row_ranges(ends, PIECE_WEIGHTS):
+            known[new[a:b]] = self._sums_over(slots(begins[a:b], counts[a:b]), ends[a : b + 1] - ends[a])
+        return known[vertices]
+
     @cached_property
-    def _weighted_degrees(self) -> NDArray[np.float64]:
-        """Sums of the weights of all in-edges, float64 [N]; computed once, at the first mini-batch."""
-        return self.weighted_degrees(0, self._graph.num_vertices)
+    def _weighted_degree_N(self) -> NDArray[np.float64]:
+        """Those that are known, float64 [N]; NaN of others."""
+        return np.full(self._graph.num_vertices, np.nan)
 
     def weighted_degrees(self, begin: int, end: int) -> NDArray[np.float64]:
         """Sums of the weights of the in-edges of the vertices ``begin .. end``, read piece by piece."""
-        assert self._graph.edge_weight is not None
         sums = np.zeros(end - begin)
         indptr = self._graph.indptr[begin : end + 1]
         for a, b in row_ranges(indptr, PIECE_WEIGHTS):
-            begins, ends = indptr[a:b], indptr[a + 1 : b + 1]
-            some = ends > begins  # reduceat has no empty sums
-            if some.any():
-                weights = self._graph.edge_weight[begins[0] : ends[-1]]
-                sums[a:b][some] = np.add.reduceat(weights, begins[some] - begins[0], dtype=np.float64)
+            sums[a:b] = self._sums_over(slice(indptr[a], indptr[b]), indptr[a : b + 1] - indptr[a])
+        return sums
+
+    def _sums_over(self, at: slice | NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Sums of weights, float64 [n]: of edges ``at``, those of vertex v from ``ends[v]`` to ``ends[v + 1]``."""
+        assert self._graph.edge_weight is not None
+        sums, some = np.zeros(len(ends) - 1), np.diff(ends) > 0  # reduceat has no empty sums
+        if some.any():
+            sums[some] = np.add.reduceat(self._graph.edge_weight[at], ends[:-1][some], dtype=np.float64)
         return sums
 
     def tensor(self, values: NDArray[np.floating]) -> Tensor:

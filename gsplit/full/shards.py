@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gsplit.data import GraphArrays
+from gsplit.data.graph import slots
 from gsplit.errors import InputError
 from gsplit.full.moves import shares
 from gsplit.full.reading import EdgePiece, Places, accumulate, edge_pieces
@@ -142,12 +143,6 @@ def in_rows(shard: Shard, blocks: int) -> list[Shard]:
         pieces.append(Shard(piece, None if weight is None else weight[begin:end]))
         first += rows
     return pieces
-
-
-def slots(begins: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """``begins[i], begins[i] + 1, ...`` of ``counts[i]`` numbers each, one run after another."""
-    firsts = np.cumsum(counts) - counts
-    return np.repeat(begins - firsts, counts) + np.arange(int(counts.sum()))
 
 
 class _Kept(NamedTuple):

@@ -92,11 +92,13 @@ def test_what_moves_is_what_the_formula_says(pool, layouts, tmp_path, groups, gr
     assert sum(wanted.values())
 
 
-def test_no_edge_into_another_grid_row_is_read(pool, here, wanted, layouts, tmp_path):
-    flags = {**EXACT, **RULES["uniform"], "model": "sage", "grid": (2, 2, 1), "evaluate": "none"}
-    weights, *_ = learned(layouts(4), tmp_path / "alone", gpus=4, **flags)
-    config = config_for(layouts(4).path, tmp_path / "run", **flags)
-    for same in pool.run(4, own_edges_alone, config):
+@pytest.mark.parametrize("model", ["sage", "gcn"])
+def test_no_edge_into_another_grid_row_is_read(pool, here, layouts, weighted_layouts, tmp_path, model):
+    """Nor what it weighs, for GCN's degrees."""
+    flags = {**EXACT, **RULES["uniform"], "model": model, "grid": (2, 2, 1), "evaluate": "none"}
+    layout = layouts(4) if model == "sage" else weighted_layouts(4)
+    weights, *_ = learned(layout, tmp_path / "alone", gpus=4, **flags)
+    for same in pool.run(4, own_edges_alone, config_for(layout.path, tmp_path / "run", **flags)):
         for weight, other in zip(weights.values(), same, strict=True):
             assert (weight - other).abs().max() <= 1e-10
 

@@ -10,7 +10,15 @@ import numpy as np
 import pytest
 from support.gridded import EXACT, LAID_OUT, RULES, assert_close, counted, learned, sets_of
 from support.messages import line_with
-from support.runs import all_equal, config_for, records, stopped_and_gone_on, train_in_trainer, trainer_of
+from support.runs import (
+    all_equal,
+    break_edges_into,
+    config_for,
+    records,
+    stopped_and_gone_on,
+    train_in_trainer,
+    trainer_of,
+)
 
 import gsplit
 from gsplit import TrainConfig
@@ -126,28 +134,26 @@ def test_what_moves_is_what_the_formula_says(pool, layouts, tmp_path, groups, gr
     assert len(set(keys.values())) == len(keys)
 
 
-def of_three_blocks_alone(member, config):
+def of_own_blocks_alone(member, config):
     """Weights that are learned where edges into vertices of none of this trainer's blocks of rows lead nowhere."""
     trainer = trainer_of(member, config)
-    graph, sizes = trainer.layout.graph, config.grid
-    grid = GridPlan(algorithm="rotate", sizes=sizes).grid
+    grid = GridPlan(algorithm="rotate", sizes=config.grid).grid
     bounds = bounds_of(trainer.layout, grid.world)
     planes = Planes(grid, member.rank, orders_of(bounds, 0, double=False))
     needed = {peer for layer in range(1, config.num_layers + 1) for peer in planes.peers(roles_of(layer).rows)}
     owner_N = np.repeat(np.arange(grid.world), np.diff(bounds))
-    indices = np.array(graph.indices)
-    indices[np.repeat(~np.isin(owner_N, list(needed)), np.diff(graph.indptr))] = np.iinfo(indices.dtype).max
-    object.__setattr__(graph, "indices", indices)
+    break_edges_into(trainer.layout.graph, ~np.isin(owner_N, list(needed)))
     loop.train(trainer)
     return len(needed), [parameter.detach() for parameter in trainer.model.parameters()]
 
 
-def test_no_edge_into_another_block_of_rows_is_read(pool, here, layouts, tmp_path):
-    """Of two layers on a grid of 1 x 2 x 2 trainers each sums over the rows of three."""
+def test_no_edge_into_another_block_of_rows_is_read(pool, here, weighted_layouts, tmp_path):
+    """Of two layers on a grid of 1 x 2 x 2 trainers each sums over the rows of three, without degrees of sources."""
     flags = {**TURNING, **RULES["uniform"], "num_layers": 2, "grid": (1, 2, 2), "evaluate": "none"}
-    weights, *_ = learned(layouts(4), tmp_path / "alone", gpus=4, **flags)
-    config = config_for(layouts(4).path, tmp_path / "run", **flags)
-    for needed, same in pool.run(4, of_three_blocks_alone, config):
+    flags |= {"normalization": "mean"}
+    weights, *_ = learned(weighted_layouts(4), tmp_path / "alone", gpus=4, **flags)
+    config = config_for(weighted_layouts(4).path, tmp_path / "run", **flags)
+    for needed, same in pool.run(4, of_own_blocks_alone, config):
         assert needed == 3
         assert_close(weights, dict(zip(weights, same, strict=True)))
 

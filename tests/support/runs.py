@@ -43,15 +43,22 @@ def trainer_of(member, config: TrainConfig, model=None, resume=False) -> Trainer
 
 
 def own_edges_alone(member, config):
-    """Weights that are learned where edges into vertices of other grid rows lead to no vertex that there is."""
+    """Weights that are learned where edges into vertices of other grid rows lead to no vertex, and weigh nothing."""
     trainer = trainer_of(member, config)
-    graph, rows = trainer.layout.graph, trainer.member.grid.size("rows")
-    own = np.repeat(np.arange(trainer.layout.parts), np.diff(trainer.layout.offsets)) * rows // trainer.layout.parts
-    indices = np.array(graph.indices)
-    indices[np.repeat(own != trainer.member.coordinate("rows"), np.diff(graph.indptr))] = np.iinfo(indices.dtype).max
-    object.__setattr__(graph, "indices", indices)
+    layout, rows = trainer.layout, trainer.member.grid.size("rows")
+    own = np.repeat(np.arange(layout.parts), np.diff(layout.offsets)) * rows // layout.parts
+    break_edges_into(layout.graph, own != trainer.member.coordinate("rows"))
     loop.train(trainer)
     return [parameter.detach() for parameter in trainer.model.parameters()]
+
+
+def break_edges_into(graph, broken_N):
+    """Let edges into some vertices, in this process, lead to no vertex that there is, and weigh no number."""
+    broken, indices = np.repeat(broken_N, np.diff(graph.indptr)), np.array(graph.indices)
+    indices[broken] = np.iinfo(indices.dtype).max
+    object.__setattr__(graph, "indices", indices)
+    if graph.edge_weight is not None:
+        object.__setattr__(graph, "edge_weight", np.where(broken, np.float32(np.nan), graph.edge_weight))
 
 
 def train_in_trainer(member, config: TrainConfig, model=None, resume=False):

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gsplit.data.graph import slots
 from gsplit.device import accelerator
 from gsplit.engine.components import Components
 from gsplit.engine.gridded.held_sets import EdgesOfSet, Held
@@ -26,7 +27,6 @@ from gsplit.engine.own_ranges import bounds_of
 from gsplit.engine.sampled.maker import share_of_whole
 from gsplit.full import GridPlan
 from gsplit.full.moves import Moves, fresh_counters
-from gsplit.full.shards import slots
 from gsplit.nn import BatchComm
 from gsplit.runs.log import level_name
 from gsplit.sampling import Rule
