@@ -37,7 +37,7 @@ class FullGraphConfig(Flags):
     """Whole-graph training beside CAGNET, Plexus, PyG and DGL: --words, --balance, --choice and others."""
 
     words: bool = False
-    """Words of an epoch: the papers' formulas beside ours, and rows that parts need of each other."""
+    """Words of an epoch: the papers' formulas beside ours, rows that parts need of each other, and minimum covers."""
     balance: bool = False
     """Edges of blocks, the most over the mean, by permutation."""
     systems: bool = False
@@ -73,7 +73,7 @@ class FullGraphConfig(Flags):
     run_limit_s: Positive = 1800
     """systems: seconds after which a run is ended and its system left out."""
     work: Path = Path("work/full_graph")
-    """systems, loading, choice: keeps graph stores and layouts."""
+    """words, systems, loading, choice: keeps graph stores and layouts."""
     strategy: Literal["full", "split"] = "full"
     """accuracy: --strategy of ours; split takes the whole graph as one mini-batch."""
     trainers: Positive = 2
@@ -97,7 +97,7 @@ def measure(config: FullGraphConfig) -> dict[str, Any]:
     chosen = config.chosen
     with warnings_alone("gsplit" if chosen in ("loading", "choice") else "gsplit.partition"):
         if chosen == "words":
-            return volumes.measure(config.data, quick=config.quick, seed=config.seed)
+            return volumes.measure(config.data, config.work, quick=config.quick, seed=config.seed)
         if chosen == "balance":
             return blocks.measure(config.data, quick=config.quick)
         if chosen == "loading":

@@ -43,6 +43,7 @@ def plans_of(trainers: int, *, every: bool) -> Iterator[dict[str, Any]]:
         yield from ({"grid": grid} for grid in GRIDS[trainers][: 1 + every])
         if every:
             yield {"grid": (1, 1, trainers), "graph": "move"}
+            yield {"algorithm": "1d-sparse", "exchange": "auto"}
         yield {"algorithm": "rotate", "grid": ROTATED[trainers]}
 
 
@@ -91,11 +92,12 @@ def row_of(config: TrainConfig) -> dict[str, Any]:
     price = chosen_of(priced_plans(run), plan_of_run(run))
     with held_run(run.config.out):
         seen = launch(run, probed, Position())["trainers"]
+    covers = " --exchange auto" * run.partial_sums
     peak = max(one["peak_bytes"] for one in seen)
     files = sum(path.stat().st_size for path in run.layout.glob("*.npy"))
     return {
         "trainers": run.trainers,
-        "plan": price.flags.removeprefix("--algorithm ").removeprefix("--").replace(" --grid", ""),
+        "plan": price.flags.removeprefix("--algorithm ").removeprefix("--").replace(" --grid", "") + covers,
         "layout_mib": files / MIB,
         "read_mib": max(one["read_bytes"] for one in seen) / MIB,
         "stays_mib": max(one["held_bytes"] for one in seen) / MIB,

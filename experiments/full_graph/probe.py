@@ -88,7 +88,8 @@ def probed(rank: int, run: Run, port: int, shared: Shared, end: TrainerEnd) -> d
         started = private_bytes()
         trainer = Trainer(member, run, shared)
         before = private_bytes()
-        trainer.begin(end)
+        with Peak() as begun:
+            trainer.begin(end)
         loaded = private_bytes()
         batches: Any = trainer.feed.gi_frame.f_locals["batches"]  # type: ignore[attr-defined]
         stays, of_edges = held({name: value for name, value in vars(batches).items() if name != "_parts"})
@@ -107,6 +108,6 @@ def probed(rank: int, run: Run, port: int, shared: Shared, end: TrainerEnd) -> d
             finish(trainer)
         trainer.close()
         seen["trained_bytes"] = trained.num_bytes
-        seen["peak_bytes"] = max(loaded, trained.num_bytes, evaluated.num_bytes)
+        seen["peak_bytes"] = max(loaded, begun.num_bytes, trained.num_bytes, evaluated.num_bytes)
         everyone: list[dict[str, int]] = all_gather_object(seen, member.group)
         return {"trainers": everyone}

@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.full_graph import words
+from experiments.full_graph import covers, words
 from experiments.full_graph.graphs import REAL, graph_of
 from experiments.full_graph.statements import CAGNET, PLEXUS, statements
 from experiments.full_graph.words import WORD_BYTES, Grid, Model
+from experiments.shared.datasets import PREFIX, open_or_make
 from gsplit.data import GraphArrays
 from gsplit.partition import methods
 from gsplit.partition.problem import Problem
@@ -27,33 +28,45 @@ SHOWN = (
     *((model, processes) for model in CAGNET for processes in (16, 64)),
 )
 """Graphs and numbers of processes of the table."""
+DRAWN = "products?scale=0.02"
+"""A synthetic graph beside the real ones."""
 PARTS = (4, 8)
 SPARSE_HIDDEN = 16
 CUTS = 4
 """Cuts of METIS, the best of which is taken, as ``gsplit partition --cuts 4`` does."""
 
 
-def measure(data: Path, *, quick: bool, seed: int) -> dict[str, Any]:
-    """The tables of ``--words``: ``formulas``, ``statements``, ``needed``, ``sparse``."""
+def measure(data: Path, work: Path, *, quick: bool, seed: int) -> dict[str, Any]:
+    """The tables of ``--words``: ``formulas``, ``statements``, ``needed``, ``sparse``, ``covers``, ``grids``.
+
+    Args:
+        data: the folder of the real graphs.
+        work: keeps the synthetic graph.
+        quick: two small graphs.
+        seed: of the partitions.
+    """
     names = REAL[:2] if quick else REAL
     graphs = {name: graph_of(name, data) for name in names}
-    needed, sparse = [], []
+    if not quick:
+        graphs[DRAWN] = open_or_make(PREFIX + DRAWN, seed=0, work=work)[0].graph
+    needed, sparse, covered, grids = [], [], [], []
     for name, graph in graphs.items():
         for parts in PARTS:
-            counts = {
-                method: needed_rows(
-                    graph, methods.assign(method, Problem(graph=graph, parts=parts, seed=seed, cuts=CUTS)), parts
-                )
-                for method in ("random", "metis")
-            }
+            problem = Problem(graph=graph, parts=parts, seed=seed, cuts=CUTS)
+            part_N = {method: methods.assign(method, problem) for method in ("random", "metis")}
+            counts = {method: needed_rows(graph, part_N[method], parts) for method in part_N}
             needed.append(needed_row(name, graph, parts, counts))
-            if graph.num_features:
+            covered.append(covers.cover_row(name, graph, part_N["metis"], parts))
+            grids += covers.grid_rows(name, graph, part_N["metis"], covered[-1])
+            if name != DRAWN and graph.num_features:
                 sparse.append(sparse_row(name, graph, parts, counts["metis"]))
     return {
         "formulas": [formula_row(model, processes) for model, processes in SHOWN],
         "statements": statements(),
         "needed": needed,
         "sparse": sparse,
+        "covers": covered,
+        "grids": grids,
     }
 
 

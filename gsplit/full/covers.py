@@ -9,6 +9,8 @@ Legend: E edges of a shard, R rows of its sums, S sources of other trainers.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -24,6 +26,13 @@ from gsplit.kernels import Edges, TwoWayEdges
 from gsplit.nn import Route
 from gsplit.parallel import Member
 from gsplit.parallel.collectives import all_gather, all_to_all
+
+BYTES_OF_EDGE, BYTES_OF_OTHER = 5, 16
+"""Of each edge while covers are found: its row, whether it stays; and, from another trainer, its place and owner."""
+BYTES_OF_PAIR = 58
+"""Of each edge between two trainers while their cover is found: both ends, numbered, and what sorting them takes."""
+BYTES_OF_SUMMED = 40
+"""Of each edge that another trainer sums over while these are put in the order of their sums."""
 
 
 def goes_as_row(source_E: NDArray[np.integer], destination_E: NDArray[np.integer]) -> NDArray[np.bool_]:
@@ -49,8 +58,17 @@ def goes_as_row(source_E: NDArray[np.integer], destination_E: NDArray[np.integer
     return takes_source[number_E].astype(bool)
 
 
-def covered_rows(graph: GraphArrays, levels: Levels, layer: int) -> NDArray[np.int64]:
-    """[P, P] rows and sums that each trainer is sent by each other before a layer.
+class Covers(NamedTuple):
+    """What trainers are sent before a layer, counted."""
+
+    sent_PP: NDArray[np.int64]
+    """[P, P] rows and sums that each trainer is sent by each other."""
+    spared_PP: NDArray[np.int64]
+    """[P, P] edges of these sums, which the sender sums over, less the one that each sum is for the receiver."""
+
+
+def covers_of(graph: GraphArrays, levels: Levels, layer: int) -> Covers:
+    """Count what all trainers are sent before a layer.
 
     Args:
         graph: of a layout.
@@ -58,15 +76,45 @@ def covered_rows(graph: GraphArrays, levels: Levels, layer: int) -> NDArray[np.i
         layer: 1 .. L.
     """
     trainers = len(levels.sizes)
-    counts = np.zeros((trainers, trainers), np.int64)
+    counts = Covers(*np.zeros((2, trainers, trainers), np.int64))
     for rank in range(trainers):
         destination_E, source_E = _edges_from_others(graph, levels, layer, rank)
         owner_E = owners_of(levels.bounds, source_E)
         for peer in np.unique(owner_E):
             source, destination = source_E[owner_E == peer], destination_E[owner_E == peer]
             as_row = goes_as_row(source, destination)
-            counts[rank, peer] = len(np.unique(source[as_row])) + len(np.unique(destination[~as_row]))
+            sums = len(np.unique(destination[~as_row]))
+            counts.sent_PP[rank, peer] = len(np.unique(source[as_row])) + sums
+            counts.spared_PP[rank, peer] = int((~as_row).sum()) - sums
     return counts
+
+
+def bytes_to_find(edges_P: NDArray[np.int64], rank: int) -> int:
+    """Bytes that a trainer takes at most to find its covers, beside the edges: arrays of :class:`Covered`.
+
+    Args:
+        edges_P: [P] its edges from sources of each trainer.
+        rank: of the trainer.
+    """
+    others = np.delete(edges_P, rank)
+    of_others = int(others.sum())
+    at_once = max(BYTES_OF_PAIR * int(others.max(initial=0)), BYTES_OF_SUMMED * of_others)
+    return BYTES_OF_EDGE * int(edges_P.sum()) + BYTES_OF_OTHER * of_others + at_once
+
+
+def bytes_of_route(sent: int, spared: int, own: int, weight_bytes: int, *, returns: bool) -> int:
+    """Bytes of the route that sends rows and sums, and of its sums turned round, for gradients that come back.
+
+    Args:
+        sent: rows and sums.
+        spared: edges of the sums, less one for each.
+        own: rows of the trainer.
+        weight_bytes: of an edge's weight; 0 where edges have none.
+        returns: whether gradients come back.
+    """
+    edges = sent + spared
+    order = 4 if weight_bytes else 0
+    return 4 * sent + (4 + weight_bytes) * edges + ((4 + order) * edges + 4 * own) * returns
 
 
 def _edges_from_others(
@@ -100,7 +148,7 @@ class Covered:
         self._shard, self._others, self._own, self._levels = shard, others, own, levels
         self._owner_S = owners_of(levels.bounds, others)
         place_E, indptr = shard.edges.indices.numpy(), shard.edges.indptr.numpy()
-        row_E = np.repeat(np.arange(shard.edges.num_rows), np.diff(indptr))
+        row_E = np.repeat(np.arange(shard.edges.num_rows, dtype=np.int32), np.diff(indptr))
         remote = np.flatnonzero(place_E >= own)
         owner = self._owner_S[place_E[remote] - own]
         self._stays_E = np.ones(len(place_E), bool)

@@ -29,7 +29,7 @@ from support.whole import (
 from gsplit.engine.objective import mini_batch_loss, objective_of
 from gsplit.engine.whole.plan_table import moved_widths
 from gsplit.full import GridPlan, levels_of
-from gsplit.full.covers import covered_rows
+from gsplit.full.covers import covers_of
 from gsplit.full.plans import grids_of
 from gsplit.full.volumes import volumes
 from gsplit.train.progress import mini_batch_counts
@@ -186,7 +186,7 @@ def test_what_is_sent_is_the_fewest_rows_and_sums(folder, name):
     levels = levels_of(layout.graph, layout.offsets, LAYERS, whole="batch" in name)
     least = {layer: least_rows(layout.graph, levels, layer) for layer in range(1, LAYERS + 1)}
     for layer, wanted in least.items():
-        assert (covered_rows(layout.graph, levels, layer) == wanted).all()
+        assert (covers_of(layout.graph, levels, layer).sent_PP == wanted).all()
         needed = needed_rows(layout.graph, levels, layer)
         assert (wanted <= needed).all()
         assert wanted.sum() < needed.sum()

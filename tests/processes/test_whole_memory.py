@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from support.cgroups import give_memory
@@ -17,12 +19,15 @@ from experiments.full_graph import loading
 from experiments.full_graph.probe import held
 from gsplit.config.train import TrainConfig
 from gsplit.engine.own_ranges import bounds_of
-from gsplit.engine.whole.plan_prices import work_of
+from gsplit.engine.whole.plan_prices import edges_by_owner, work_of
 from gsplit.engine.whole.plan_table import plan_of_run, priced_plans
 from gsplit.engine.whole.private_memory import step_bytes
 from gsplit.errors import InputError
 from gsplit.full import GridPlan, levels_of
-from gsplit.full.reading import edge_pieces
+from gsplit.full.covers import Covered, bytes_to_find, covers_of
+from gsplit.full.reading import edge_pieces, places_among, places_in_list
+from gsplit.full.routes import remote_sources
+from gsplit.full.shards import read_shard
 from gsplit.launch.resolve import resolve
 
 FULL = {"strategy": "full", "fan_out": (-1, -1), "batch_size": 512, "epochs": 1, "device": "cpu"}
@@ -109,6 +114,49 @@ def test_an_edge_takes_eight_bytes_both_ways(tmp_path, plan):
     layout = lay_out(random_graph(300, 6, seed=4), tmp_path, parts=4, method="random")
     found = in_threads(4, bytes_of_edges, layout, buffers(), plan)
     assert sum(taken for taken, _ in found) == 8 * sum(edges for _, edges in found) > 0
+
+
+def test_covers_leave_the_edges_that_are_counted(tmp_path):
+    """As integers, in each layer: edges of a trainer's block, and of the rows and sums that it sends."""
+    layout = lay_out(random_graph(300, 6, seed=4), tmp_path, parts=4, method="random")
+    levels = levels_of(layout.graph, layout.offsets, 3, whole=False)
+    by_owner = edges_by_owner(layout, levels)
+    for rank, found in enumerate(in_threads(4, edges_of_covers, layout, buffers())):
+        for layer, edges in enumerate(found, start=1):
+            covers = covers_of(layout.graph, levels, layer)
+            left = by_owner[layer - 1, rank].sum() - covers.spared_PP[rank].sum()
+            assert edges == (left, (covers.sent_PP + covers.spared_PP)[:, rank].sum())
+
+
+def edges_of_covers(member, layout, shared):
+    """Edges of the blocks of a trainer, and of what it sends before each."""
+    plan = GridPlan(algorithm="1d-sparse", sizes=(4, 1, 1))
+    batch = WholeStep(member, layout, shared, plan, 3, "sage-projected", partial_sums=True).gradients()[2]
+    return [(len(batch.blocks[layer].indices), len(batch.blocks[layer].route.send_rows)) for layer in (1, 2, 3)]
+
+
+@pytest.mark.parametrize(("parts", "method"), [(2, "deal"), (4, "random"), (4, "metis")])
+def test_covers_are_found_in_the_memory_that_is_said(tmp_path, parts, method):
+    graph = random_graph(10_000, 10, seed=3, features=1, weighted=True)
+    layout = lay_out(graph, tmp_path, parts=parts, method=method)
+    levels = levels_of(layout.graph, layout.offsets, 2, whole=True)
+    others = remote_sources(layout.graph, levels, 2, 0)
+    own, rows = int(levels.sizes[0, 1]), int(levels.sizes[0, 2])
+
+    def places(level, rank=0):
+        return places_among(levels.bounds, levels.sizes[:, level], levels.row_N, [rank])
+
+    sources = places_in_list(places(1), others, own)
+    ranges = [(int(levels.bounds[0]), int(levels.bounds[1]))]
+    shard = read_shard(layout.graph, ranges, places(2), rows, sources, layout.graph.edge_weight)
+    tracemalloc.start()
+    try:
+        Covered(shard, others, own, levels).left()
+        taken = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    said = bytes_to_find(edges_by_owner(layout, levels)[1, 0], 0)
+    assert 1 <= said / taken <= 1.3
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 7, 1000])

@@ -23,7 +23,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gsplit.engine.whole.private_memory import (
-    Work,
     attended,
     block_of,
     coming_bytes,
@@ -35,6 +34,7 @@ from gsplit.engine.whole.private_memory import (
     rows_of_chunk,
     stays_bytes,
 )
+from gsplit.engine.whole.work import Work
 from gsplit.full import COLUMNS, FEATURES, ROWS, GridPlan
 
 ON_DEVICES = 1.05

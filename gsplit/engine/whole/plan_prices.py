@@ -12,10 +12,11 @@ from gsplit.data import GraphArrays, Layout
 from gsplit.engine.level_widths import widths_of
 from gsplit.engine.own_ranges import bounds_of
 from gsplit.engine.run import Run
-from gsplit.engine.whole.private_memory import Work, process_bytes
+from gsplit.engine.whole.private_memory import process_bytes
 from gsplit.engine.whole.whole_batch import sums_features
+from gsplit.engine.whole.work import Work
 from gsplit.full import Levels
-from gsplit.full.covers import covered_rows
+from gsplit.full.covers import covers_of
 from gsplit.full.reading import edge_pieces, owners_of
 from gsplit.full.routes import remote_sources
 from gsplit.nn import GAT, GCN
@@ -29,13 +30,17 @@ KEPT_BY_NORMS = {"none": 0, "layer": 1}
 def work_of(run: Run, layout: Layout, levels: Levels, model: nn.Module) -> Work:
     """Return what a run computes, counted on the graph."""
     numbers = numbers_of(run, layout, model)
-    # What is asked for: by the plan that the run has so far it may have had no effect.
-    counted = covered_rows if run.asked.exchange == "auto" and not numbers.attends else needed_rows
+    layers = range(1, levels.num_layers + 1)
+    covers = {layer: covers_of(layout.graph, levels, layer) for layer in layers if numbers.covers}
     return replace(
         numbers,
         sizes=levels.sizes,
         by_owner=edges_by_owner(layout, levels),
-        needed={layer: counted(layout.graph, levels, layer) for layer in range(1, levels.num_layers + 1)},
+        needed={
+            layer: covers[layer].sent_PP if numbers.covers else needed_rows(layout.graph, levels, layer)
+            for layer in layers
+        },
+        spared={layer: of_layer.spared_PP for layer, of_layer in covers.items()},
     )
 
 
@@ -44,12 +49,14 @@ def numbers_of(run: Run, layout: Layout, model: nn.Module) -> Work:
     graph, config, signature = layout.graph, run.config, run.signature
     bounds, trained = bounds_of(layout, run.trainers), config.train_features is not None
     exact = config.evaluate == "exact"
+    attends = bool(getattr(model, "uses_source_rows", True))
     plain = signature.get("norm", "none") != "none" or type(model) is GAT  # for the most part in float32
     return Work(
         sizes=np.zeros((run.trainers, config.layers + 1), np.int64),
         by_owner=np.zeros((config.layers, run.trainers, run.trainers), np.int64),
         needed={},
         near=rows_near(graph),
+        spared={},
         process_bytes=process_bytes(),
         own_vertices=np.diff(bounds),
         own_edges=np.diff(graph.indptr[bounds]),
@@ -58,7 +65,9 @@ def numbers_of(run: Run, layout: Layout, model: nn.Module) -> Work:
         level_itemsize=run.precision.rows.itemsize,
         row_itemsize=(run.dtype if plain else run.precision.products).itemsize,
         weights=graph.edge_weight is not None and run.needs["weights"],
-        attends=bool(getattr(model, "uses_source_rows", True)),
+        attends=attends,
+        # What is asked for: by the plan that the run has so far it may have had no effect.
+        covers=run.asked.exchange == "auto" and not attends,
         scales=type(model) is GCN and model.uses_degrees,
         kept=sums_features(model) and not trained,
         trained=trained,

@@ -6,6 +6,7 @@
 | weights | 6 of each: itself, its gradient, two of Adam, its place in the all-reduce, and shares of it from all |
 | edges | A and A', int32, with pointers, or shares that move; A alone for a first layer whose sums are kept |
 | rows | features, labels and degrees at rest; kept sums |
+| covers | edges while rows and sums that are sent are found, before there are rows |
 | first sum | the moves of rows as wide as the features, in the first epoch |
 | step | what layers keep for backward, and the moves and gradients of the layer that takes most |
 | evaluation | a chunk of the layer that takes most: rows of its sources, and what is computed of them |
@@ -21,14 +22,13 @@ Legend: P trainers, L layers, N vertices.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.engine.evaluation import MAX_EDGES, MAX_ROW_BYTES
+from gsplit.engine.whole.work import Work
 from gsplit.full import COLUMNS, FEATURES, ROWS, GridPlan
+from gsplit.full.covers import bytes_of_route, bytes_to_find
 from gsplit.full.moves import shares
 from gsplit.limits import private_bytes
 from gsplit.parallel.mailboxes import SPARE
@@ -46,106 +46,6 @@ ORDER_BYTES = 4
 """Bytes of an edge of A' for its place in A, where a layer weighs edges by itself."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Work:
-    """The work of a run, in numbers."""
-
-    sizes: NDArray[np.int64]
-    """[P, L + 1] rows of each level."""
-    by_owner: NDArray[np.int64]
-    """[L, P, P] edges of each layer, by the owners of destination and source."""
-    needed: Mapping[int, NDArray[np.int64]]
-    """Rows that each trainer needs of each other, [P, P] by layer."""
-    near: NDArray[np.float64]
-    """[places] rows out of which edges that are summed one after another read, as if by chance."""
-    process_bytes: int
-    """What a trainer has before it has anything of the graph (:func:`process_bytes`)."""
-    own_vertices: NDArray[np.int64]
-    """[P] vertices of each trainer, in levels or not."""
-    own_edges: NDArray[np.int64]
-    """[P] edges into these."""
-    widths: tuple[int, ...]
-    """[L + 1] widths of the levels."""
-    itemsize: int
-    """Bytes of a number: of features, weights, sums of features, norms."""
-    row_itemsize: int
-    """Bytes of a number of hidden rows and their gradients, on the host."""
-    level_itemsize: int
-    """Bytes of a number of the hidden levels of evaluation."""
-    weights: bool
-    """Whether edges have weights that the model takes."""
-    attends: bool
-    """Whether layers weigh edges by themselves."""
-    scales: bool
-    """Whether rows are multiplied by factors before they are summed."""
-    kept: bool
-    """Whether the sums of the first layer are kept."""
-    trained: bool
-    """Whether features are trained."""
-    between: int
-    """Tensors beside its output that a hidden layer keeps for backward: of norms and skips."""
-    heads: int
-    """Heads of attention; 0 where there is none."""
-    loops: bool
-    """Whether attention has edges from vertices to themselves that the graph has not."""
-    projected: tuple[int, ...]
-    """[L] widths of the rows that attention sums; none where there is none."""
-    keeps_rows: bool
-    """Whether a layer multiplies its rows by weights beside its sums, or before them: not of a GCN."""
-    drops: bool
-    """Whether numbers of hidden rows are dropped."""
-    drops_input: bool
-    """Whether numbers of the features are dropped."""
-    drops_shares: bool
-    """Whether attention drops edges."""
-    projection: int
-    """Width that features are projected to before the first layer; 0 where they are not."""
-    head: int
-    """Width of the last layer, where its rows are projected to logits; 0 where they are these."""
-    skips: bool
-    """Whether rows skip layers."""
-    norms: bool
-    """Whether hidden rows are normalised."""
-    by_norms: int
-    """Tensors that a normalisation keeps for backward on a device."""
-    recomputes: bool
-    """Whether all layers but the last are computed again in backward, and keep their inputs alone."""
-    parameters: int
-    """Number of weights."""
-    evaluates: bool
-    """Whether anything is evaluated."""
-
-    @property
-    def trainers(self) -> int:
-        """P."""
-        return len(self.sizes)
-
-    @property
-    def layers(self) -> int:
-        """L."""
-        return len(self.widths) - 1
-
-    def inputs(self, layer: int) -> int:
-        """Width of the rows that a layer is given."""
-        return self.projection or self.widths[0] if layer == 1 else self.widths[layer - 1]
-
-    def outputs(self, layer: int) -> int:
-        """Width of the rows that a layer gives."""
-        return self.head or self.widths[-1] if layer == self.layers else self.widths[layer]
-
-    def moved_itemsize(self, layer: int) -> int:
-        """Bytes of a number of the rows that a layer sums: of features, where it takes these as they are."""
-        as_they_are = layer == 1 and not self.projection and self.summed(1) == self.widths[0]
-        return self.itemsize if as_they_are else self.row_itemsize
-
-    def summed(self, layer: int) -> int:
-        """Width of the rows that a layer sums."""
-        if self.projected:
-            return self.projected[layer - 1]
-        wide, narrow = self.widths[layer - 1], min(self.widths[layer - 1 : layer + 1])
-        return self.widths[layer] if self.attends else wide if layer == 1 and self.kept else narrow
-
-
 def process_bytes() -> int:
     """Return what a trainer has before it has anything of the graph. The kernel looks at each page for that."""
     return min(private_bytes(), MOST_PROCESS_BYTES) + LIBRARY_BYTES
@@ -161,7 +61,7 @@ def private_peak(plan: GridPlan, work: Work, rank: int) -> int:
     step = beside + step_bytes(plan, work, rank)
     evaluation = beside + evaluation_bytes(work, rank)
     most = max(first, UNUSED * step, UNUSED * evaluation)
-    return int(work.process_bytes + stays_bytes(plan, work, rank) + most)
+    return int(work.process_bytes + max(stays_bytes(plan, work, rank) + most, _making_bytes(plan, work, rank)))
 
 
 def stays_bytes(plan: GridPlan, work: Work, rank: int) -> int:
@@ -217,7 +117,10 @@ def edges_of_layer(plan: GridPlan, work: Work, rank: int, layer: int) -> tuple[t
     there, back = (4 + weight) * forward + 4 * rows, ((4 + (order or weight)) * backward + 4 * sources) * returns
     if exchanges(plan, work):  # blocks that are not shared, and routes
         received, sent = exchanged(plan, work, rank, layer)
-        there += 12 * received + 4 * sent
+        if sends_covers(plan, work):
+            there += bytes_of_route(sent, _spared(work, layer)[:, rank].sum(), sources, weight, returns=returns)
+        else:
+            there += 12 * received + 4 * sent
         name = (bytes([layer]), b"", returns)
     return name, there, back
 
@@ -230,6 +133,8 @@ def block_of(plan: GridPlan, work: Work, rank: int, layer: int) -> tuple[int, in
     if plan.of_all_sources:
         received, _ = exchanged(plan, work, rank, layer)
         all_edges = int(edges[rank].sum())
+        if sends_covers(plan, work):
+            all_edges -= int(_spared(work, layer)[rank].sum())
         return all_edges, all_edges, int(sizes[rank, layer]), int(sizes[rank, layer - 1]) + received
     row, column = (_peers(plan, rank, axis) for axis in (ROWS, COLUMNS))
     block = int(edges[row][:, column].sum())
@@ -260,6 +165,27 @@ def coming_bytes(plan: GridPlan, work: Work, rank: int, layer: int) -> int:
 def exchanges(plan: GridPlan, work: Work) -> bool:
     """Return whether blocks are brought rows, not sums."""
     return plan.of_all_sources and (plan.algorithm != "shared" or work.attends)
+
+
+def sends_covers(plan: GridPlan, work: Work) -> bool:
+    """Return whether what is sent are minimum covers of the edges between two trainers."""
+    return plan.algorithm == "1d-sparse" and work.covers and work.trainers > 1
+
+
+def _spared(work: Work, layer: int) -> NDArray[np.int64]:
+    """Edges that trainers are spared; none where every row is taken for needed."""
+    return work.spared.get(layer, np.zeros((work.trainers, work.trainers), np.int64))
+
+
+def _making_bytes(plan: GridPlan, work: Work, rank: int) -> int:
+    """Bytes of edges while the covers of a layer are found, those of the layers before it there already."""
+    most = held = 0
+    for layer in range(1, work.layers + 1) if sends_covers(plan, work) else ():
+        edges_P = work.by_owner[layer - 1][rank]
+        read = (4 + 4 * work.weights) * int(edges_P.sum())
+        most = max(most, held + read + bytes_to_find(edges_P, rank))
+        held += edges_of_layer(plan, work, rank, layer)[1]
+    return most
 
 
 def exchanged(plan: GridPlan, work: Work, rank: int, layer: int) -> tuple[int, int]:

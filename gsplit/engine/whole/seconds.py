@@ -23,7 +23,8 @@ import numpy as np
 from gsplit.config.resolved import Resolved
 from gsplit.device import accelerator
 from gsplit.engine.whole.machine_prices import MachinePrices
-from gsplit.engine.whole.private_memory import Work, block_of
+from gsplit.engine.whole.private_memory import block_of
+from gsplit.engine.whole.work import Work
 from gsplit.full import GridPlan
 from gsplit.full.common_rows import cache_bytes, columns_of_panel
 from gsplit.full.moves import DIRECTIONS, shares

@@ -13,7 +13,7 @@ from support.graphs import random_graph
 from support.runs import config_for
 
 from experiments.full_graph import __main__ as full_graph
-from experiments.full_graph import balance, choice, volumes, words
+from experiments.full_graph import balance, choice, covers, volumes, words
 from experiments.full_graph.graphs import lattice
 from experiments.full_graph.machines import PERLMUTTER, SUMMIT, sums_by_plexus
 from experiments.full_graph.statements import CAGNET, PLEXUS, statements
@@ -212,6 +212,30 @@ def test_grids_that_are_none():
     assert words.best_ours(Model(name="narrow", n=10, nnz=1, widths=(4, 2, 2)), 8)[1][2] <= 2
 
 
+@pytest.mark.parametrize("grid", [(4, 1, 1), (1, 4, 1), (2, 2, 1), (2, 1, 2)])
+def test_rows_and_sums_of_grids_are_those_of_a_loop_over_the_edges(grid):
+    """And by covers never more; on a grid of rows or columns alone as many as for the pairs of parts."""
+    graph = random_graph(60, 4, seed=2)
+    part = np.random.default_rng(0).integers(0, 4, 60).astype(np.int32)
+    rows, sums = set(), set()
+    for destination in range(60):
+        for source in graph.indices[graph.indptr[destination] : graph.indptr[destination + 1]]:
+            (q, k), (r, p) = (divmod(part[v] // grid[2], grid[1]) for v in (source, destination))
+            rows |= {(source, r)} if q != r else set()
+            sums |= {(destination, k)} if p != k else set()
+    needed, covered = covers.moved(covers.ends_of(graph), part // grid[2], grid)
+    assert needed == len(rows) + len(sums)
+    assert covered < needed
+    pairs = covers.cover_row("random", graph, part, 4)
+    assert pairs["as_matched"] == pairs["pairs"] == 12
+    if grid[2] == 1 and 1 in grid[:2]:
+        assert covered == pairs["covers"]
+    if grid == (4, 1, 1):
+        assert needed == pairs["needed"]
+    row = next(row for row in covers.grid_rows("random", graph, part, pairs) if row["grid"] == "2x2x1")
+    assert row["covers"] < row["needed"] < row["dense"] == pytest.approx(2 / 3)
+
+
 def test_needed_rows_are_those_of_a_loop_over_the_edges():
     graph = random_graph(90, 5, seed=4)
     part = np.random.default_rng(0).integers(0, 4, 90).astype(np.int32)
@@ -294,7 +318,7 @@ def test_rank_correlation_is_spearmans():
 
 def test_commands(real_data, tmp_path, capsys):
     for name, tables in (
-        ("words", {"formulas", "statements", "needed", "sparse"}),
+        ("words", {"formulas", "statements", "needed", "sparse", "covers", "grids"}),
         ("balance", {"blocks", "paper", "settings"}),
     ):
         path = tmp_path / f"{name}.json"
