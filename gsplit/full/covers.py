@@ -102,17 +102,16 @@ def bytes_to_find(edges_P: NDArray[np.int64], rank: int) -> int:
     return BYTES_OF_EDGE * int(edges_P.sum()) + BYTES_OF_OTHER * of_others + at_once
 
 
-def bytes_of_route(sent: int, spared: int, own: int, weight_bytes: int, *, returns: bool) -> int:
+def bytes_of_route(sent: int, edges: int, own: int, weight_bytes: int, *, returns: bool) -> int:
     """Bytes of the route that sends rows and sums, and of its sums turned round, for gradients that come back.
 
     Args:
         sent: rows and sums.
-        spared: edges of the sums, less one for each.
+        edges: of how many rows of its own it makes them.
         own: rows of the trainer.
         weight_bytes: of an edge's weight; 0 where edges have none.
         returns: whether gradients come back.
     """
-    edges = sent + spared
     order = 4 if weight_bytes else 0
     return 4 * sent + (4 + weight_bytes) * edges + ((4 + order) * edges + 4 * own) * returns
 

@@ -67,6 +67,7 @@ PLANS: dict[int, dict[str, dict[str, Any]]] = {
     4: {
         "1d": {},
         "1d-sparse": {},
+        "covers": {"algorithm": "1d-sparse", "exchange": "auto"},
         "rows and columns": {"grid": (2, 2, 1)},
         "columns and features": {"grid": (1, 2, 2)},
         "rotate": {"algorithm": "rotate", "grid": (2, 2, 1)},
@@ -84,8 +85,8 @@ MODELS: dict[str, dict[str, Any]] = {"sage": {}, "gcn": {}, "gat": {"heads": 2, 
 
 
 def trains(plan: str, model: str, shape: str) -> bool:
-    """Rotating layers train GCN, without layer normalisation, and edges of attention do not move."""
-    if plan == "the graph moves":
+    """Rotating layers train GCN, without layer normalisation; edges of attention do not move, and take no covers."""
+    if plan in ("the graph moves", "covers"):
         return model != "gat" and shape != "projected"
     if shape == "projected":
         return plan == "rotate" and model == "gcn"

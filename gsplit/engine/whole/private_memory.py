@@ -117,10 +117,10 @@ def edges_of_layer(plan: GridPlan, work: Work, rank: int, layer: int) -> tuple[t
     there, back = (4 + weight) * forward + 4 * rows, ((4 + (order or weight)) * backward + 4 * sources) * returns
     if exchanges(plan, work):  # blocks that are not shared, and routes
         received, sent = exchanged(plan, work, rank, layer)
+        route = 4 * sent
         if sends_covers(plan, work):
-            there += bytes_of_route(sent, _spared(work, layer)[:, rank].sum(), sources, weight, returns=returns)
-        else:
-            there += 12 * received + 4 * sent
+            route = bytes_of_route(sent, edges_for_others(plan, work, rank, layer), sources, weight, returns=returns)
+        there += 12 * received + route
         name = (bytes([layer]), b"", returns)
     return name, there, back
 
@@ -175,6 +175,13 @@ def sends_covers(plan: GridPlan, work: Work) -> bool:
 def _spared(work: Work, layer: int) -> NDArray[np.int64]:
     """Edges that trainers are spared; none where every row is taken for needed."""
     return work.spared.get(layer, np.zeros((work.trainers, work.trainers), np.int64))
+
+
+def edges_for_others(plan: GridPlan, work: Work, rank: int, layer: int) -> int:
+    """Return of how many rows a trainer makes what it sends before a layer, where that are covers; else 0."""
+    if not sends_covers(plan, work):
+        return 0
+    return int((work.needed[layer] + _spared(work, layer))[:, rank].sum())
 
 
 def _making_bytes(plan: GridPlan, work: Work, rank: int) -> int:

@@ -23,7 +23,7 @@ import numpy as np
 from gsplit.config.resolved import Resolved
 from gsplit.device import accelerator
 from gsplit.engine.whole.machine_prices import MachinePrices
-from gsplit.engine.whole.private_memory import block_of
+from gsplit.engine.whole.private_memory import block_of, edges_for_others
 from gsplit.engine.whole.work import Work
 from gsplit.full import GridPlan
 from gsplit.full.common_rows import cache_bytes, columns_of_panel
@@ -148,6 +148,7 @@ def _sums(plan: GridPlan, work: Work, rank: int, layer: int, columns: int, by: M
         return 0.0
     forward, backward, after, before = block_of(plan, work, rank, layer)
     edges, given, made = (backward, after, before) if back else (forward, before, after)
+    edges += edges_for_others(plan, work, rank, layer)
     level, of_number = layer if back else layer - 1, work.row_itemsize / 4
     own = int(work.sizes[rank, level]) * columns * work.row_itemsize
     if plan.algorithm == "shared" and not work.attends:
