@@ -9,6 +9,7 @@ starting start Python itself, and so do all where GSPLIT_TEST_STARTS is set, as 
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
 import fcntl
@@ -34,10 +35,20 @@ from gsplit import starting
 
 STARTS = "GSPLIT_TEST_STARTS"
 """Variable: where it is set, each process is started anew."""
-IMPORTED = ("gsplit.train.loop", "gsplit.train.api", "gsplit.predict.api", "gsplit.launch.placed")
+IMPORTED = (
+    "gsplit.train.loop",
+    "gsplit.train.api",
+    "gsplit.predict.api",
+    "gsplit.launch.placed",
+    "torch.distributed.run",
+)
 OURS = ("gsplit", "experiments", "torch.distributed.run")
+OF_TORCHRUN = "torch.distributed.elastic.multiprocessing.subprocess_handler.subprocess_handler"
+"""What starts its trainers."""
 AUTOLOAD = "TORCH_DEVICE_BACKEND_AUTOLOAD"
 """PyTorch's variable: whether importing it registers devices."""
+UNBUFFERED = "-u"
+"""Python's flag, which torchrun gives and nothing here depends on."""
 WHO = "support.forked"
 """What a nursery is called where processes are listed."""
 HERE = str(Path(__file__).parents[1])
@@ -164,8 +175,8 @@ class Popen(subprocess.Popen):
     def _execute_child(self, *arguments, **named):
         anew: Any = super()
         given = inspect.signature(anew._execute_child).bind(*arguments, **named).arguments
-        words = [os.fspath(word) for word in given["args"]]
-        if (born := nursery()) is None or not _is_ours(words):
+        words = [os.fspath(word) for word in given["args"] if word != UNBUFFERED]
+        if not _is_ours(words) or (born := nursery()) is None:
             return anew._execute_child(*arguments, **named)
         theirs = enumerate((given["p2cread"], given["c2pwrite"], given["errwrite"]))
         self.pid = born.fork(
@@ -198,6 +209,7 @@ def main(line: int, owner: int) -> None:
     for name in IMPORTED:
         importlib.import_module(name)
     spawn_by_forking()
+    vars(importlib.import_module(OF_TORCHRUN))["Popen"] = Popen
     _serve(socket.socket(fileno=line), owner)
 
 
@@ -224,15 +236,37 @@ def _serve(line: socket.socket, owner: int) -> None:
             while os.getppid() == between:
                 os.sched_yield()
             line.send(os.getpid().to_bytes(8, "big"))
-            return _live(pickle.loads(asked), files)
+            return _end(pickle.loads(asked), files)
         for file in files:
             os.close(file)
         os.waitpid(between, 0)
     os._exit(0)
 
 
+def _end(request: Request, files: list[int]) -> None:
+    """Do as a process does, to its end, but take nothing apart: PyTorch's operators alone take a fifth of a second.
+
+    Where it ends otherwise than by an exit code, or what it has said cannot be written, Python's own end is left.
+    """
+    code: Any = 0
+    try:
+        _live(request, files)
+    except SystemExit as end:
+        code = end.code or 0
+    if not isinstance(code, int):
+        sys.exit(code)
+    vars(threading)["_shutdown"]()
+    atexit._run_exitfuncs()
+    try:
+        for file in (sys.stdout, sys.stderr):
+            file.flush()
+    except (OSError, ValueError):
+        sys.exit(code)
+    os._exit(code & 0xFF)
+
+
 def _live(request: Request, files: list[int]) -> None:
-    """Do as the words say; what is left is Python's own end."""
+    """Do as the words say."""
     _take(request, files)
     sys.orig_argv = request.words
     _, first, *others = request.words
