@@ -75,6 +75,12 @@ def core_quota() -> float | None:
     return min(quotas, default=None)
 
 
+def usable_cores() -> float:
+    """The cores' worth of time that this process may take: of the cores that it may run on, what cgroups allow."""
+    cores = len(os.sched_getaffinity(0))
+    return min(cores, core_quota() or cores)
+
+
 def private_bytes() -> int:
     """Memory of this process that is neither of a file nor of memory that processes share."""
     lines = (line.split() for line in _lines(Path("/proc/self/smaps_rollup")))

@@ -76,6 +76,9 @@ class RunConfig(EvaluationConfig):
     together with others, before the run begins; --no-check-model leaves that out."""
     dry_run: Annotated[bool, NOT_RESUMED] = False
     """Do not train: show what each plan of --strategy full would send, hold and take of memory."""
+    hosts_hint: Annotated[int | None, Range(1), Only(dry_run=True), NOT_RESUMED] = None
+    """--dry-run: as if the trainers were on so many hosts, as many on each: what goes between them, too. Those along
+    the features of a grid, and then along its columns, are on one host where they fit."""
     seed: Annotated[int, Range(0), RESULTS, FixedInEpoch()] = 0
     """Seed of the initial weights, the sampling and the dropout."""
     checkpoint_every: Annotated[int, Range(0)] = 1

@@ -110,6 +110,8 @@ def resolve(
     _check_scores_are_known(config, task, layout)
     warn_of_other_sampling(config, layout)
     _say_rounded(config, layout)
+    if config.dry_run and config.hosts_hint is not None:
+        hosts = _hosts_hinted(config, layout, hosts)
     trainers = trainers_of(config.gpus, layout.parts, hosts)
     device = choose_device(config.device, trainers // hosts)
     asked = replace(
@@ -167,6 +169,21 @@ def resolve(
         run = replace(run, step=dry_run_of(engine, run))
         check_step(run, layout)
     return run
+
+
+def _hosts_hinted(config: TrainConfig, layout: Layout, hosts: int) -> int:
+    """Hosts of ``--hosts-hint``, for a dry run on one host."""
+    hinted = config.hosts_hint
+    assert hinted is not None
+    trainers = config.gpus or layout.parts
+    if hosts > 1 and hinted != hosts:
+        raise InputError(f"--hosts-hint {hinted}, but the trainers are on {hosts} hosts; drop it")
+    if trainers % hinted:
+        raise InputError(
+            f"--hosts-hint {hinted} does not divide {trainers} trainers, of which each host has as many; "
+            "let --gpus be a multiple of it"
+        )
+    return hinted
 
 
 def _loss_of_labels(config: TrainConfig, layout: Layout, given: LossFunction | None) -> OwnLoss | None:

@@ -94,6 +94,9 @@ TRAIN: Table = {
     "model_args": Row(value="norm=batch_norm", see=weights, base={"model": "torch_geometric.nn:GraphSAGE"}),
     "check_model": Row(value=True, see=lambda seen: list(seen.result)),
     "dry_run": Row(value=True, see=lambda seen: list(seen.result), base=FULL),
+    "hosts_hint": Row(
+        value=2, see=lambda seen: "between hosts" in seen.result["plans"], base={**FULL, "dry_run": True}
+    ),
     "num_layers": "it only repeats how many numbers --fan-out has, and is refused where it does not",
     "hidden": Row(value=4, see=weights),
     "dropout": Row(value=0.5, see=weights),

@@ -9,6 +9,7 @@ from unittest import mock
 import numpy as np
 import pytest
 from support import pool as pool_module
+from support.messages import line_with
 from support.runs import config_for, records
 from support.runs_of_hosts import trained_on
 from support.whole import LAYERS, WholeStep, assert_same, needed_rows, plans_of, uneven
@@ -17,6 +18,7 @@ from gsplit.config.train import TrainConfig
 from gsplit.engine.whole import plan_table as plan_table_module
 from gsplit.engine.whole.fitting import chosen_of
 from gsplit.engine.whole.plan_table import moved_widths, plan_of_run, plan_table, priced_plans
+from gsplit.errors import InputError
 from gsplit.full import common_rows, levels_of
 from gsplit.full.plans import SENDS_ROWS
 from gsplit.full.volumes import BETWEEN, sent_bytes, volumes
@@ -92,8 +94,26 @@ def test_a_dry_run_shows_what_goes_between_hosts(layouts, tmp_path, model):
     assert all(0 < between[plan] < 2 * each[plan] for plan in between if not plan.startswith("shared"))
     assert each["shared 4x1x1"] <= between["shared 4x1x1"] < between["1d 4x1x1"]
     assert [price.seconds for price in priced[2]] == sorted(price.seconds for price in priced[2])
+    hinted = priced_plans(resolve(replace(config, dry_run=True, hosts_hint=2)))
+    assert [(price.plan, price.sent, price.between_bytes) for price in hinted] == [
+        (price.plan, price.sent, price.between_bytes) for price in priced[2]
+    ]
     assert "between hosts" in plan_table(resolve(config, hosts=2))
     assert "between" not in plan_table(resolve(config))
+
+
+@pytest.mark.parametrize(
+    ("changes", "hosts", "message"),
+    [
+        ({"hosts_hint": 3}, 1, "--hosts-hint 3, 4"),
+        ({"hosts_hint": 4}, 2, "--hosts-hint 4, 2"),
+        ({"hosts_hint": 2, "dry_run": False}, 1, "--hosts-hint, --dry-run"),
+    ],
+)
+def test_a_hint_that_cannot_be_is_one_line(layouts, tmp_path, changes, hosts, message):
+    flags = {"gpus": 4, "strategy": "full", "dry_run": True, **NOT_SAMPLED, **changes}
+    with pytest.raises(InputError, match=line_with(message)):
+        resolve(config_for(layouts(4).path, tmp_path / "run", **flags), hosts=hosts)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from types import SimpleNamespace
 
 import psutil
@@ -163,3 +164,5 @@ def test_the_quota_of_cores_is_the_least_on_the_way_up(tmp_path, monkeypatch, ve
     mounts = [mount.format(root="/", point=point)]
     write_tree(tmp_path, lines, mounts, {f"{point}{name}": value for name, value in files.items()})
     assert limits.core_quota() == quota
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3, 5})
+    assert limits.usable_cores() == min(2, quota or 2)

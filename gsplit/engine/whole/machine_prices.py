@@ -26,6 +26,7 @@ from gsplit.errors import InputError
 from gsplit.files import read_json, replacing
 from gsplit.full.operators import product
 from gsplit.kernels import Edges
+from gsplit.limits import usable_cores
 from gsplit.parallel.loopback import seconds_of_exchanges
 
 WIDTHS = (2, 16, 128)
@@ -197,11 +198,11 @@ def _messages() -> tuple[float, float]:
 
 
 def _processor() -> str:
-    """What the processor is called, and how many cores this process may use."""
+    """What the processor is called, and how many cores' worth of time this process may take."""
     name = platform.processor() or platform.machine()
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         name = next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     except (OSError, StopIteration):
         pass
-    return f"{name} x {len(os.sched_getaffinity(0))}"
+    return f"{name} x {usable_cores():g}"

@@ -15,7 +15,6 @@ predicted; the order of plans is what counts.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -30,6 +29,7 @@ from gsplit.full.common_rows import cache_bytes, columns_of_panel
 from gsplit.full.moves import DIRECTIONS, shares
 from gsplit.full.plans import FEATURES
 from gsplit.full.volumes import Widths, sent_bytes
+from gsplit.limits import usable_cores
 
 COPIES = {"to_columns": 3.5, "gather": 0.5, "reduce_scatter": 1.5, "to_rows": 2.0, "edges": 0.0, "pointers": 0.0}
 """Copies of a byte that a move sends: columns are cut out of rows and set side by side again, sums added up."""
@@ -44,9 +44,9 @@ MEETING = 0.2
 
 
 def crowded(config: Resolved) -> float:
-    """How many times longer work takes where trainers on CPUs have more threads than there are cores; 1 where not."""
+    """How many times longer work takes where trainers on CPUs have more threads than cores to use; 1 where not."""
     on_host = config.device == accelerator.HOST
-    return max(1.0, config.trainers_here * config.threads / len(os.sched_getaffinity(0))) if on_host else 1.0
+    return max(1.0, config.trainers_here * config.threads / usable_cores()) if on_host else 1.0
 
 
 def seconds_of_chain(
