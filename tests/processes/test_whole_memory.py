@@ -21,7 +21,7 @@ from gsplit.config.train import TrainConfig
 from gsplit.engine.own_ranges import bounds_of
 from gsplit.engine.whole.plan_prices import edges_by_owner, work_of
 from gsplit.engine.whole.plan_table import plan_of_run, priced_plans
-from gsplit.engine.whole.private_memory import step_bytes
+from gsplit.engine.whole.private_memory import private_peak, step_bytes
 from gsplit.errors import InputError
 from gsplit.full import GridPlan, levels_of
 from gsplit.full.covers import Covered, bytes_to_find, covers_of
@@ -157,6 +157,16 @@ def test_covers_are_found_in_the_memory_that_is_said(tmp_path, parts, method):
         tracemalloc.stop()
     said = bytes_to_find(edges_by_owner(layout, levels)[1, 0], 0)
     assert 1 <= said / taken <= 1.3
+
+
+def test_finding_covers_takes_most_where_rows_are_narrow(tmp_path):
+    layout = lay_out(random_graph(2_000, 60, seed=3, features=1), tmp_path, parts=2, method="deal")
+    flags = {"strategy": "full", "algorithm": "1d-sparse", "exchange": "auto", "evaluate": "none", "device": "cpu"}
+    run = run_for(TrainConfig(layout=layout.path, out=tmp_path / "run", num_layers=2, hidden=1, **flags), 2)
+    work = work_of(run, layout, levels_of(layout.graph, bounds_of(layout, 2), 2, whole=False), run.new_model())
+    edges_P = work.by_owner[0, 0]
+    least = 4 * int(edges_P.sum()) + bytes_to_find(edges_P, 0)
+    assert private_peak(plan_of_run(run), work, 0) - work.process_bytes >= least > 40 * int(edges_P.sum())
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 7, 1000])
