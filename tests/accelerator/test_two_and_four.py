@@ -36,6 +36,10 @@ WAYS: dict[str, dict[int, dict[str, Any]]] = {
         4: {**WHOLE, "algorithm": "1d-sparse", "exchange": "auto", "model": "gcn", "norm": "layer"},
     },
     "rotating": {2: {**TURNING, "grid": (2, 1, 1)}, 4: {**TURNING, "grid": (2, 1, 2)}},
+    "rotating on subgraphs": {
+        2: {**TURNING, **UNIFORM, "strategy": "split", "grid": (1, 2, 1), "norm": "rms"},
+        4: {**TURNING, **UNIFORM, "strategy": "split", "grid": (1, 2, 1), "residual": True, "row_blocks": 2},
+    },
 }
 DAILY = {
     ("another set for each layer", 4),
