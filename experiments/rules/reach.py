@@ -103,6 +103,7 @@ def settings(recipe: Recipe) -> dict[str, dict[str, Any]]:
         "fastgcn": {"sampling": "fastgcn", **layerwise},
         "uniform, ratio": {"sampling": "uniform", **subgraphs},
         "uniform, unbiased": {"sampling": "uniform", "estimate": "unbiased", **subgraphs},
+        "uniform, fresh": {"sampling": "uniform", "estimate": "unbiased", "fresh": True, **subgraphs},
         "saint": {"sampling": "saint", **subgraphs},
         "clusters": {"num_layers": LAYERS, "sampling": "clusters", "clusters": PARTS // recipe.sets},
         "whole graph": {"strategy": "full", "num_layers": LAYERS},

@@ -38,6 +38,17 @@ def subset_below(key: int, bound: int, size: int) -> NDArray[np.bool_]:
     return drawn if fewer == size else ~drawn
 
 
+def bytes_of_sets(vertices: int, size: int, layers: int) -> int:
+    """Bytes of a mini-batch's sets while the last is drawn: int64 ids, two masks, and numbers that are drawn.
+
+    Args:
+        vertices: of the graph.
+        size: of a set.
+        layers: sets of a mini-batch.
+    """
+    return 8 * size * layers + 2 * vertices + 40 * min(size, vertices - size)
+
+
 class TargetsOfSets(ShuffledPlan):
     """Runs of each epoch's shuffle, of which the training vertices alone start."""
 
@@ -78,7 +89,7 @@ class FreshSampler(SetSampler):
 class Fresh(OfShuffle):
     """Uniform vertex sampling that draws another set for each layer; targets are those of :class:`Uniform`.
 
-    A sampler takes 8 bytes for each vertex of a mini-batch's sets, and a few for each of the graph while it draws.
+    A sampler takes :func:`bytes_of_sets` beside its maps.
     """
 
     def plan(

@@ -86,6 +86,7 @@ ROWS = {
     "fastgcn, unbiased": (2, {**LAYERWISE, "sampling": "fastgcn", "estimate": "unbiased", "importance": "norms"}),
     "uniform": (2, {**SUBGRAPH, **CACHED, "sampling": "uniform"}),
     "uniform, unbiased": (2, {**SUBGRAPH, **DATA, "sampling": "uniform", "estimate": "unbiased"}),
+    "uniform, fresh": (2, {**SUBGRAPH, "sampling": "uniform", "estimate": "unbiased", "fresh": True}),
     "saint": (2, {**SUBGRAPH, **GCN, "sampling": "saint"}),
     "saint, unbiased": (2, {**SUBGRAPH, "sampling": "saint", "estimate": "unbiased"}),
     "uniform, on a grid": (4, {**SUBGRAPH, "sampling": "uniform", "grid": (2, 1, 2), "prefetch": 2}),

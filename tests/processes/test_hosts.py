@@ -54,6 +54,7 @@ CASES: dict[str, dict[str, Any]] = {
     "layer-wise": {**LAYER_WISE, "sampling": "ladies"},
     "layers of all": {**LAYER_WISE, "sampling": "fastgcn", "estimate": "unbiased"},
     "subgraphs": UNIFORM,
+    "fresh sets": {**UNIFORM, "estimate": "unbiased", "fresh": True},
     "saint": SAINT,
     "clusters": CLUSTERS,
     "a grid over hosts": {**UNIFORM, "grid": (2, 1, 2)},

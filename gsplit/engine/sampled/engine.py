@@ -31,6 +31,8 @@ from gsplit.errors import InputError
 from gsplit.limits import host_memory
 from gsplit.parallel import Grid
 from gsplit.sampling import MicroBatches, Rule, SamplerSpec
+from gsplit.sampling.fresh import bytes_of_sets
+from gsplit.sampling.subgraphs import set_size
 from gsplit.supply.order import order_of
 from gsplit.supply.pipes import Supply, TrainerEnd
 from gsplit.supply.pool import MOST_IN_A_BULK
@@ -171,7 +173,10 @@ def bulk_of(config: SamplingConfig) -> int | None:
 def sampler_bytes(config: SamplingConfig, layout: Layout) -> int:
     """Bytes that a sampler takes at most, beside the graph and the slots, which all processes map."""
     vertices = sum(each.num_vertices for each in layout.graph.schema.types)
-    return SAMPLER_BYTES + min(parse_bytes(config.sampler_memory), MAP_BYTES * vertices)
+    sets = 0
+    if config.fresh and config.subgraph is not None:
+        sets = bytes_of_sets(vertices, set_size(config.subgraph, vertices), config.layers)
+    return SAMPLER_BYTES + min(parse_bytes(config.sampler_memory), MAP_BYTES * vertices) + sets
 
 
 def samplers_of(config: SamplingConfig, trainers: int, device: str, each: int) -> int:

@@ -15,6 +15,7 @@ from gsplit.engine.sampled import engine
 from gsplit.engine.sampled.engine import Sampled, sampler_bytes, samplers_of
 from gsplit.errors import InputError
 from gsplit.limits import HostMemory
+from gsplit.sampling.fresh import bytes_of_sets
 
 GIB = 1 << 30
 
@@ -54,6 +55,8 @@ def test_a_sampler_takes_its_maps(layouts):
     alone = sampler_bytes(TrainConfig(sampler_memory="0B"), layouts(2))
     assert sampler_bytes(TrainConfig(), layouts(2)) == alone + 8 * n
     assert sampler_bytes(TrainConfig(sampler_memory="1KiB"), layouts(2)) == alone + 1024
+    fresh = TrainConfig(sampling="uniform", subgraph="50", fresh=True, num_layers=3, sampler_memory="0B")
+    assert sampler_bytes(fresh, layouts(2)) == alone + bytes_of_sets(n, 50, 3)
 
 
 def test_no_more_than_a_host_can_start(monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from itertools import combinations
 from types import SimpleNamespace
 
@@ -16,7 +17,7 @@ from support.rule_cases import N, assert_equal, drawn_case, segments_of
 
 from gsplit.features.estimates import edge_factors
 from gsplit.sampling import Fresh, Uniform
-from gsplit.sampling.fresh import subset_below
+from gsplit.sampling.fresh import FreshSampler, bytes_of_sets, subset_below
 
 UNLUCKY = 1e-4
 SIZE, VERTICES = 14, 40
@@ -134,3 +135,16 @@ def test_two_layers_on_one_set_are_off_by_the_way_back_as_the_closed_form_says()
     closed = own @ own + own @ off + off @ own + both * (off @ off - back) + back / p
     assert worst(found, closed @ h) < BOUND
     assert worst(found, whole @ whole @ h) > BOUND
+
+
+@pytest.mark.parametrize(("share", "layers"), [(0.1, 4), (0.5, 2), (0.9, 2)])
+def test_sets_take_what_is_said(share, layers):
+    n, size = 500_000, int(500_000 * share)
+    graph = SimpleNamespace(_global_ids=np.arange(n), _layers=layers, _size=size, _seed=0)
+    tracemalloc.start()
+    try:
+        FreshSampler.sets(graph, epoch=0, batch=0, micro=0)
+        taken = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert 0.8 * bytes_of_sets(n, size, layers) < taken < 1.05 * bytes_of_sets(n, size, layers)
