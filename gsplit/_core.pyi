@@ -298,6 +298,15 @@ def activate_backward(
     bias_gradients: Tensor | None = None,
     threads: int = 1,
 ) -> None: ...
+def pack_signs(x: Tensor, signs: Tensor, threads: int = 1) -> None: ...
+def relu_backward(
+    signs: Tensor,
+    drop: float,
+    gradients: Tensor,
+    x_gradients: Tensor,
+    bias_gradients: Tensor | None = None,
+    threads: int = 1,
+) -> None: ...
 def narrow_fits(outputs: int, width: int) -> bool: ...
 def project_rows(
     x: Tensor | NDArray[Any],

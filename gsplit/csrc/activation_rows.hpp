@@ -120,6 +120,13 @@ struct Piece {
   }
 };
 
+/// Some columns of a row of signs, from a multiple of 8 on: 1 for what was above 0, else 0.
+template <class C>
+const C* read_signs(const uint8_t* from, int64_t count, C* to) {
+  for (int64_t c = 0; c < count; ++c) to[c] = static_cast<C>((from[c / 8] >> (c % 8)) & 1);
+  return to;
+}
+
 template <class T, bool BACKWARD, bool DROPS, bool BIASED>
 void activate_rows(const ActivationTask<T>& task, int64_t begin, int64_t end) {
   // What ReLU dropped is 0 like what it did not pass, so its backward need not know which values those were.
@@ -128,6 +135,7 @@ void activate_rows(const ActivationTask<T>& task, int64_t begin, int64_t end) {
   if (DROPS && !draws)
     for (int64_t c = 0; c < PIECE; ++c) scales[c] = task.scale;
   Piece<T> x_piece, gradients_piece, out_piece;
+  Computed<T> signs[BACKWARD ? PIECE : 1];
   for (int64_t row = begin; row < end; ++row) {
     const uint64_t row_seed = draws ? mixed(task.seed, static_cast<uint64_t>(task.first_row + row)) : 0;
     for (int64_t first = 0; first < task.width; first += PIECE) {
@@ -135,8 +143,11 @@ void activate_rows(const ActivationTask<T>& task, int64_t begin, int64_t end) {
       if (draws) draw(task, row_seed, first, count, scales);
       T* to = task.out + row * task.out_stride + first;
       Computed<T>* out = out_piece.at(to);
+      const Computed<T>* x = BACKWARD && task.signs != nullptr
+                                 ? read_signs(task.signs + row * task.signs_stride + first / 8, count, signs)
+                                 : x_piece.read(task.x + row * task.x_stride + first, count);
       activate_piece<Computed<T>, BACKWARD, DROPS, BIASED>(
-          task.activation, task.scale, x_piece.read(task.x + row * task.x_stride + first, count),
+          task.activation, task.scale, x,
           BACKWARD ? gradients_piece.read(task.gradients + row * task.gradients_stride + first, count) : nullptr, out,
           count, scales, BIASED ? task.bias + first : nullptr);
       out_piece.write(to, count);

@@ -150,6 +150,15 @@ void activate_backward(Matrix<const T> out, Activation activation, Computed<T> d
                        Matrix<const T> gradients, Matrix<T> x_gradients, std::span<Computed<T>> bias_gradients,
                        int threads);
 
+/// A bit a value, those of a row from a byte on: 0 where the value is 0 or less, as ReLU's backward asks.
+template <class T>
+void pack_signs(Matrix<const T> x, Matrix<uint8_t> signs, int threads);
+
+/// As activate_backward of ReLU, which has the signs of `out` alone.
+template <class T>
+void relu_backward(Matrix<const uint8_t> signs, Computed<T> drop, Matrix<const T> gradients, Matrix<T> x_gradients,
+                   std::span<Computed<T>> bias_gradients, int threads);
+
 /// Whether project_narrow and narrow_gradient take rows of so many values, and so many outputs: few enough that their
 /// sums fit the registers, which is where they are faster than a library for large matrices.
 bool narrow_fits(int64_t outputs, int64_t width);

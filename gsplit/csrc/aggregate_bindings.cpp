@@ -147,6 +147,29 @@ void bind_rows(nb::module_& m) {
       nb::arg("out").noconvert(), nb::arg("activation"), nb::arg("drop"), nb::arg("seed"),
       nb::arg("gradients").noconvert(), nb::arg("x_gradients").noconvert(),
       nb::arg("bias_gradients").noconvert().none() = nb::none(), nb::arg("threads") = 1);
+  m.def(
+      "pack_signs",
+      [](Values<const T> x, Values<uint8_t> signs, int threads) {
+        const auto from = matrix_of(x);
+        const auto to = matrix_of(signs);
+        nb::gil_scoped_release unlocked;
+        pack_signs<T>(from, to, threads);
+      },
+      nb::arg("x").noconvert(), nb::arg("signs").noconvert(), nb::arg("threads") = 1);
+  m.def(
+      "relu_backward",
+      [](Values<const uint8_t> signs, Computed<T> drop, Values<const T> gradients, Values<T> x_gradients,
+         std::optional<Writable<Computed<T>>> bias_gradients, int threads) {
+        const auto given = matrix_of(signs);
+        const auto of_out = matrix_of(gradients);
+        const auto to = matrix_of(x_gradients);
+        nb::gil_scoped_release unlocked;
+        const auto of_bias = bias_gradients ? span_of(*bias_gradients) : std::span<Computed<T>>();
+        relu_backward<T>(given, drop, of_out, to, of_bias, threads);
+      },
+      nb::arg("signs").noconvert(), nb::arg("drop"), nb::arg("gradients").noconvert(),
+      nb::arg("x_gradients").noconvert(), nb::arg("bias_gradients").noconvert().none() = nb::none(),
+      nb::arg("threads") = 1);
 }
 
 /// What there is for each type of rows and of their gradients.

@@ -43,22 +43,21 @@ void activate(Matrix<const T> x, std::span<const Computed<T>> bias, Activation a
   shared_out(x.rows, x.width, threads, [task](int64_t, int64_t begin, int64_t end) { run(task, begin, end); });
 }
 
+namespace {
+
+inline float in_full(BFloat16 value) { return widened(value); }
+inline float in_full(float value) { return value; }
+inline double in_full(double value) { return value; }
+
+/// Runs a task of backward on all rows, and sums up what a bias gets.
 template <class T>
-void activate_backward(Matrix<const T> out, Activation activation, Computed<T> drop, uint64_t seed,
-                       Matrix<const T> gradients, Matrix<T> x_gradients, std::span<Computed<T>> bias_gradients,
-                       int threads) {
-  require(bias_gradients.empty() || static_cast<int64_t>(bias_gradients.size()) == out.width,
-          "there must be a gradient of the bias for each column");
-  require(gradients.rows == out.rows && gradients.width == out.width, "gradients are not shaped as out");
-  auto task = activation_task(out, activation, drop, seed, x_gradients);
-  task.gradients = gradients.data;
-  task.gradients_stride = gradients.stride;
+void run_backward(const ActivationTask<T>& task, std::span<Computed<T>> bias_gradients, int threads) {
   std::fill(bias_gradients.begin(), bias_gradients.end(), Computed<T>(0));
   if (task.gradients == nullptr) return;  // there are no rows
   const size_t width = bias_gradients.size();
   std::vector<double> totals(width * std::max(threads, 1));  // of each thread
   std::vector<Computed<T>> sums(totals.size());
-  shared_out(out.rows, out.width, threads, [&task, &totals, &sums](int64_t worker, int64_t begin, int64_t end) {
+  shared_out(task.rows, task.width, threads, [&task, &totals, &sums](int64_t worker, int64_t begin, int64_t end) {
     auto part = task;
     part.totals = totals.empty() ? nullptr : totals.data() + task.width * worker;
     part.sums = sums.data() + task.width * worker;
@@ -69,6 +68,55 @@ void activate_backward(Matrix<const T> out, Activation activation, Computed<T> d
     for (size_t at = c; at < totals.size(); at += width) total += totals[at];
     bias_gradients[c] = static_cast<Computed<T>>(total);
   }
+}
+
+}  // namespace
+
+template <class T>
+void activate_backward(Matrix<const T> out, Activation activation, Computed<T> drop, uint64_t seed,
+                       Matrix<const T> gradients, Matrix<T> x_gradients, std::span<Computed<T>> bias_gradients,
+                       int threads) {
+  require(bias_gradients.empty() || static_cast<int64_t>(bias_gradients.size()) == out.width,
+          "there must be a gradient of the bias for each column");
+  require(gradients.rows == out.rows && gradients.width == out.width, "gradients are not shaped as out");
+  auto task = activation_task(out, activation, drop, seed, x_gradients);
+  task.gradients = gradients.data;
+  task.gradients_stride = gradients.stride;
+  run_backward(task, bias_gradients, threads);
+}
+
+template <class T>
+void pack_signs(Matrix<const T> x, Matrix<uint8_t> signs, int threads) {
+  require(signs.rows == x.rows && signs.width == (x.width + 7) / 8,
+          "there must be a byte for each 8 values of a row");
+  shared_out(x.rows, x.width, threads, [&x, &signs](int64_t, int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const T* from = x.row(row);
+      uint8_t* to = signs.row(row);
+      for (int64_t byte = 0; byte < signs.width; ++byte) {
+        unsigned bits = 0;
+        const int64_t first = byte * 8, count = std::min<int64_t>(8, x.width - first);
+        for (int64_t bit = 0; bit < count; ++bit)  // NaN has one, too
+          bits |= static_cast<unsigned>(!(in_full(from[first + bit]) <= Computed<T>(0))) << bit;
+        to[byte] = static_cast<uint8_t>(bits);
+      }
+    }
+  });
+}
+
+template <class T>
+void relu_backward(Matrix<const uint8_t> signs, Computed<T> drop, Matrix<const T> gradients, Matrix<T> x_gradients,
+                   std::span<Computed<T>> bias_gradients, int threads) {
+  require(bias_gradients.empty() || static_cast<int64_t>(bias_gradients.size()) == gradients.width,
+          "there must be a gradient of the bias for each column");
+  require(signs.rows == gradients.rows && signs.width == (gradients.width + 7) / 8,
+          "there must be a byte for each 8 values of a row");
+  auto task = activation_task(gradients, Activation::relu, drop, 0, x_gradients);
+  task.gradients = gradients.data;
+  task.gradients_stride = gradients.stride;
+  task.signs = signs.data;
+  task.signs_stride = signs.stride;
+  run_backward(task, bias_gradients, threads);
 }
 
 bool narrow_fits(int64_t outputs, int64_t width) {
@@ -200,7 +248,10 @@ void narrow_gradient(const PickedRows& x, const std::vector<NarrowGradient>& giv
   template void activate<T>(Matrix<const T>, std::span<const Computed<T>>, Activation, Computed<T>, uint64_t,        \
                             Matrix<T>, int);                                                                         \
   template void activate_backward<T>(Matrix<const T>, Activation, Computed<T>, uint64_t, Matrix<const T>, Matrix<T>, \
-                                     std::span<Computed<T>>, int);
+                                     std::span<Computed<T>>, int);                                                   \
+  template void pack_signs<T>(Matrix<const T>, Matrix<uint8_t>, int);                                                \
+  template void relu_backward<T>(Matrix<const uint8_t>, Computed<T>, Matrix<const T>, Matrix<T>,                     \
+                                 std::span<Computed<T>>, int);
 GSPLIT_INSTANTIATE(float)
 GSPLIT_INSTANTIATE(double)
 GSPLIT_INSTANTIATE(BFloat16)

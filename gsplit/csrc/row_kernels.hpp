@@ -43,7 +43,7 @@ struct RowTask {
 /// One call of activate or activate_backward.
 template <class T>
 struct ActivationTask {
-  const T* x;               // of the backward: what forward gave
+  const T* x;               // of the backward: what forward gave, or null where there are signs
   const T* gradients;       // null forward
   const Computed<T>* bias;  // may be null; added to x; not for ELU, nor backward
   T* out;
@@ -56,9 +56,11 @@ struct ActivationTask {
   uint32_t drop_below;  // of 2^32
   Computed<T> scale;    // 1 / (1 - drop); 0 where all is dropped
   uint64_t seed;
-  int64_t first_row;  // the number of the first row among all that the seed is for
-  double* totals;     // backward, may be null: [width] zeros that get the sums of `out` over the rows
-  Computed<T>* sums;  // [width] zeros for those of the rows at work
+  int64_t first_row;     // the number of the first row among all that the seed is for
+  double* totals;        // backward, may be null: [width] zeros that get the sums of `out` over the rows
+  Computed<T>* sums;     // [width] zeros for those of the rows at work
+  const uint8_t* signs;  // backward of ReLU, in place of x: a bit a value, 0 where forward gave 0 or less
+  int64_t signs_stride;
 };
 
 inline constexpr int64_t MOST_NARROW_CHUNKS = 4;  // vectors of the results of a row, of all matrices together

@@ -13,7 +13,7 @@ from gsplit.full.common_rows import CommonRows
 from gsplit.full.routes import PlacedRoute
 from gsplit.kernels import kernels_for
 from gsplit.nn import Route
-from gsplit.nn.exchange import Link
+from gsplit.nn.exchange import Link, Returned
 from gsplit.parallel.checker import Step
 
 
@@ -36,7 +36,7 @@ class CommonLink(Link):
         return lambda: received
 
     @override
-    def start_return(self, received: Tensor, route: Route) -> Callable[[Tensor], None]:
+    def start_return(self, received: Tensor, route: Route) -> Returned:
         assert isinstance(route, PlacedRoute)
         self._enter(Step.RETURN, received, route)
         totals = [sum(counts) for counts in route.received]
@@ -55,4 +55,4 @@ class CommonLink(Link):
                 else:
                     own.index_add_(0, into, values)
 
-        return add_to
+        return Returned(add_to)

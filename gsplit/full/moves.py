@@ -88,7 +88,13 @@ class Moves:
 
     def to_columns(self, x: Tensor, sizes: Sequence[int], way: str = "forward", axis: str = FEATURES) -> Tensor:
         """This trainer's columns of everyone's rows, [sum(sizes), D']; see :meth:`start_to_columns`."""
-        return self.start_to_columns(x, sizes, way, axis)()
+        side = self.sides[axis]
+        if side.size == 1:
+            return x
+        number, dtype, sent = len(x), x.dtype, self._by_columns(x, side)
+        widths = shares(x.shape[1], side.size)
+        del x  # before room is made for what comes
+        return self._start_columns(sent, number, widths, dtype, sizes, way, side)()
 
     def start_to_columns(
         self, x: Tensor, sizes: Sequence[int], way: str = "forward", axis: str = FEATURES
@@ -104,11 +110,30 @@ class Moves:
         side = self.sides[axis]
         if side.size == 1:
             return lambda: x
-        widths, dtype = shares(x.shape[1], side.size), x.dtype
-        out = x.new_empty((sum(sizes), widths[side.place]), dtype=self.dtype)
-        sent, counts = out.new_empty(x.numel()), [len(x) * width for width in widths]
-        for part, place in zip(x.split(widths, dim=1), sent.split(counts), strict=True):
-            place.view(part.shape).copy_(part)
+        widths, sent = shares(x.shape[1], side.size), self._by_columns(x, side)
+        return self._start_columns(sent, len(x), widths, x.dtype, sizes, way, side)
+
+    def _by_columns(self, x: Tensor, side: Side) -> Tensor:
+        """Rows [n, D] in the type that travels, [n D]: the columns of member 0, then of member 1, ..."""
+        widths, n = shares(x.shape[1], side.size), len(x)
+        sent = x.new_empty(x.numel(), dtype=self.dtype)
+        pieces = sent.split([n * width for width in widths])
+        for piece, part in zip(pieces, x.split(widths, dim=1), strict=True):
+            piece.view(part.shape).copy_(part)
+        return sent
+
+    def _start_columns(
+        self,
+        sent: Tensor,
+        number: int,
+        widths: Sequence[int],
+        dtype: torch.dtype,
+        sizes: Sequence[int],
+        way: str,
+        side: Side,
+    ) -> Callable[[], Tensor]:
+        out = sent.new_empty((sum(sizes), widths[side.place]))
+        counts = [number * width for width in widths]
         received = [size * widths[side.place] for size in sizes]
         wait = start_all_to_all(out.view(-1), sent, received, counts, side.group)
         self._count("to_columns", way, counts, side.place, sent.itemsize)
@@ -148,6 +173,7 @@ class Moves:
         counts = [size * widths[side.place] for size in sizes]
         all_to_all(received, y.reshape(-1), [n * each for each in widths], counts, side.group)
         self._count("to_rows", way, counts, side.place, y.itemsize)
+        del y
         return _side_by_side(received, n, widths).to(dtype)
 
     def gather(self, x: Tensor, sizes: Sequence[int], axis: str, way: str = "forward") -> Tensor:
@@ -195,7 +221,9 @@ class Moves:
 
     def reduce_scatter(self, y: Tensor, sizes: Sequence[int], axis: str, way: str = "forward") -> Tensor:
         """Sums of the own rows, [n, D], for partial sums y [sum(sizes), D] of everyone's along ``axis``."""
-        return self.start_reduce_scatter(y, sizes, axis, way)()
+        sums = self.start_reduce_scatter(y, sizes, axis, way)
+        del y
+        return sums()
 
     def start_reduce_scatter(
         self,
@@ -213,6 +241,8 @@ class Moves:
         if side.size == 1:
             return lambda: y
         n, dtype, sent = sizes[side.place], y.dtype, self._packed(y).contiguous()
+        if side.size == 2 and joined is None:
+            return self._start_to_sum_two(sent, sizes, side, way, dtype)
         parts = sent.new_empty((side.size, n, y.shape[1]))
         wait = start_all_to_all(parts.flatten(0, 1), sent, [n] * side.size, list(sizes), side.group)
         counts = [size * y.shape[1] for size in sizes]
@@ -221,6 +251,25 @@ class Moves:
         def sums(_: Tensor = sent) -> Tensor:  # alive until it has gone
             wait()
             return parts.sum(dim=0, dtype=dtype) if joined is None else joined(parts.to(dtype))
+
+        return _once(sums)
+
+    def _start_to_sum_two(
+        self, sent: Tensor, sizes: Sequence[int], side: Side, way: str, dtype: torch.dtype
+    ) -> Callable[[], Tensor]:
+        """Begin to reduce-scatter among two: the other's part comes, and the own one is added to it where it came."""
+        first = sum(sizes[: side.place])
+        own, other = sent[first : first + sizes[side.place]], sent[: sizes[0]] if side.place else sent[sizes[0] :]
+        counts = [size * sent.shape[1] for size in sizes]
+        self._count("reduce_scatter", way, counts, side.place, sent.itemsize)
+        part, there = torch.empty_like(own), 1 - side.place
+        receives, sends = [0, 0], [0, 0]
+        receives[there], sends[there] = len(part), len(other)
+        wait = start_all_to_all(part, other, receives, sends, side.group)
+
+        def sums(own: Tensor = own) -> Tensor:
+            wait()
+            return part.to(dtype).add_(own.to(dtype))
 
         return _once(sums)
 

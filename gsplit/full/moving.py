@@ -79,7 +79,7 @@ class MovingOperator:
                 del indices, weight  # or a third member's would come beside these
             return sums.to(rows.dtype)
 
-        return chain(self._moves, x, in_stages, given, wanted, axes)
+        return chain(self._moves, lambda: x, in_stages, given, wanted, axes)
 
     def _start(self, share: EdgeShare, member: int, weighted: bool, way: str) -> Coming:
         """Begin to bring a member's edges to all."""

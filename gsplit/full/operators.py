@@ -129,15 +129,22 @@ class GridOperator:
 
     def forward(self, x: Tensor, by: Factors, *, weighted: bool) -> Tensor:
         """Sums of the own destinations."""
-        rows = times(x, by.sources)
-        sums = self._chain(rows, self._shard, self._sources, self._destinations, (ROWS, COLUMNS), weighted)
+        sums = self._chain(
+            lambda: times(x, by.sources), self._shard, self._sources, self._destinations, (ROWS, COLUMNS), weighted
+        )
         return by.applied(sums, x)
 
     def backward(self, grad: Tensor, by: Factors, *, weighted: bool) -> Tensor:
         """Gradients of the own sources: the chain with rows and columns exchanged, and the edges turned round."""
         assert self._turned is not None
-        rows = times(grad, by.sources).contiguous()
-        sums = self._chain(rows, self._turned, self._destinations, self._sources, (COLUMNS, ROWS), weighted)
+        sums = self._chain(
+            lambda: times(grad, by.sources).contiguous(),
+            self._turned,
+            self._destinations,
+            self._sources,
+            (COLUMNS, ROWS),
+            weighted,
+        )
         return by.applied(sums, grad)
 
     def _cut(self, shard: Shard, given: Sizes, wanted: Sizes, axes: tuple[str, str]) -> Shard | Cut:
@@ -155,10 +162,16 @@ class GridOperator:
         return (side, sizes.across) if side.size > 1 else (self._moves.sides[FEATURES], sizes.features)
 
     def _chain(
-        self, x: Tensor, shard: Shard | Cut, given: Sizes, wanted: Sizes, axes: tuple[str, str], weighted: bool
+        self,
+        x: Callable[[], Tensor],
+        shard: Shard | Cut,
+        given: Sizes,
+        wanted: Sizes,
+        axes: tuple[str, str],
+        weighted: bool,
     ) -> Tensor:
         if isinstance(shard, Cut):
-            return self._overlapped(x, shard, given, wanted, axes, weighted)
+            return self._overlapped(x(), shard, given, wanted, axes, weighted)
         return chain(
             self._moves,
             x,
@@ -203,27 +216,34 @@ def way_of(axes: tuple[str, str]) -> str:
 
 
 def chain(
-    moves: Moves, x: Tensor, summed: Callable[[Tensor], Tensor], given: Sizes, wanted: Sizes, axes: tuple[str, str]
+    moves: Moves,
+    x: Callable[[], Tensor],
+    summed: Callable[[Tensor], Tensor],
+    given: Sizes,
+    wanted: Sizes,
+    axes: tuple[str, str],
 ) -> Tensor:
     """The moves around a product, one after another, [own rows of ``wanted``, D].
 
     Args:
         moves: of the trainer.
-        x: [own rows of ``given``, D].
+        x: gives [own rows of ``given``, D], which go when they have moved.
         summed: the product: sums [rows of ``wanted``, D'] of the gathered rows [rows of ``given``, D'].
         given, wanted: sizes of what is summed, and of the sums.
         axes: along which rows are gathered, and sums scattered.
     """
     way = way_of(axes)
+    rows = [x()]  # a move has the only reference to what it is given, and lets go of it early
+    width = rows[0].shape[1]
     with record_function("to_columns"):
-        columns = moves.to_columns(x, given.features, way)
+        rows.append(moves.to_columns(rows.pop(), given.features, way))
     with record_function("gather"):
-        rows = moves.gather(columns, given.across, axes[0], way)
-    sums = summed(rows)
+        rows.append(moves.gather(rows.pop(), given.across, axes[0], way))
+    rows.append(summed(rows.pop()))
     with record_function("reduce_scatter"):
-        own = moves.reduce_scatter(sums, wanted.across, axes[1], way)
+        rows.append(moves.reduce_scatter(rows.pop(), wanted.across, axes[1], way))
     with record_function("to_rows"):
-        return moves.to_rows(own, wanted.features, x.shape[1], way)
+        return moves.to_rows(rows.pop(), wanted.features, width, way)
 
 
 class CommonOperator:

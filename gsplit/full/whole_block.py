@@ -16,9 +16,11 @@ from typing_extensions import override
 
 from gsplit.full.grid_attention import AttentionArgs, GridAttention, attention_on_grid
 from gsplit.full.operators import Operator
-from gsplit.kernels import computed_in
+from gsplit.kernels import StoredRows, computed_in, copied, product_dtype
 from gsplit.nn import BatchComm
-from gsplit.nn.neighbourhood import NO_FACTORS, Factors, Neighbourhood
+from gsplit.nn.neighbourhood import NO_FACTORS, Factors, Neighbourhood, finished, narrows
+from gsplit.nn.rowwise.activation import Finish
+from gsplit.nn.rowwise.dense import is_plain, own_and_others, own_beside_others
 from gsplit.parallel.checker import CollectiveChecker, Step
 
 
@@ -61,6 +63,19 @@ class WholeBlock(Neighbourhood):
     @override
     def normalised_sum(self, x: Tensor, by: Factors, *, weighted: bool = False) -> Tensor:
         return self._summed(x, by, weighted=weighted and self.in_weights is not None)
+
+    @override
+    def self_and_mean(
+        self, x: Tensor | StoredRows, lin_self: nn.Linear, lin_neigh: nn.Linear, finish: Finish | None = None
+    ) -> Tensor:
+        x = copied(x)
+        own_type = x.dtype == product_dtype(x) == lin_self.weight.dtype == lin_neigh.weight.dtype
+        if not (own_type and is_plain(lin_self) and is_plain(lin_neigh)):
+            return super().self_and_mean(x, lin_self, lin_neigh, finish)
+        if not narrows(lin_neigh):
+            return own_and_others(x, self.num_destinations, self.mean(x), lin_self, lin_neigh, finish)
+        own, others = own_beside_others(x, self.num_destinations, lin_self, lin_neigh)
+        return finished(own + self.mean(others), None, finish)
 
     @override
     def attend(

@@ -104,7 +104,9 @@ def neighbour_sum(
     if route is None or comm is None:
         args = _SumArgs(edges=two_way, route=None, link=None, mean=mean, own=own, drawn=drawn, by=by)
         return _NeighbourSum.apply(x, weight, start, None, args)[:2]
-    args = _SumArgs(edges=two_way, route=route, link=comm.link, mean=mean, own=own, drawn=drawn, by=by)
+    args = _SumArgs(
+        edges=two_way, route=route, link=comm.link, mean=mean, own=own, drawn=drawn, by=by, overlaps=comm.overlaps
+    )
     if not wants_gradient_back(x, route):
         return _NeighbourSum.apply(x, weight, start, None, args)[:2]
     out, rows, comm.token = _NeighbourSum.apply(x, weight, start, comm.token, args)
@@ -122,6 +124,7 @@ class _SumArgs:
     own: bool
     drawn: Tensor | None
     by: Factors
+    overlaps: bool = True
 
     @property
     def degrees(self) -> Tensor | None:
@@ -129,6 +132,10 @@ class _SumArgs:
         if not self.mean:
             return None
         return self.edges.edges.indptr.diff() if self.drawn is None else self.drawn
+
+
+def _come(rows: Tensor) -> Callable[[], Tensor]:
+    return lambda: rows
 
 
 class _NeighbourSum(torch.autograd.Function):
@@ -141,17 +148,22 @@ class _NeighbourSum(torch.autograd.Function):
         ctx.args, ctx.num_own = args, x.shape[0]
         given, x = x, times(x, args.by.sources)  # own rows, before they travel: so no factor has to
         kernels, edges = kernels_for(x), args.edges.edges
-        out = x.new_empty((edges.num_rows, x.shape[1]))
+        shape = (edges.num_rows, x.shape[1])
         scaling = {"weight": None if weight is None else weight.detach(), "degrees": args.degrees}
         begin = None if start is None else start.detach()
         received = None
         if args.link is None or args.route is None:
+            out = x.new_empty(shape)
             kernels.sum(Sums(edges, x.detach(), None, out, start=begin, **scaling))
         elif not args.edges.parts_are_cheap:
             received = args.link.send(x, args.route)
+            out = x.new_empty(shape)
             kernels.sum(Sums(edges, x.detach(), received, out, start=begin, **scaling))
         else:
             arrive = args.link.start_send(x, args.route)
+            if not args.overlaps:
+                arrive = _come(arrive())
+            out = x.new_empty(shape)
             from_own, from_others = args.edges.apart(len(x), order=weight is not None)
             part = out if x.dtype == computed_in(x.dtype) else torch.empty_like(out, dtype=computed_in(x.dtype))
             kernels.sum(Sums(from_own, x.detach(), None, part, start=begin, **scaling))
@@ -177,7 +189,15 @@ class _NeighbourSum(torch.autograd.Function):
         link = None if grad_token is None else args.link
         if ctx.needs_input_grad[0] or link is not None:
             grad_x = summed_back(
-                args.edges, of_sums, ctx.num_own, args.route, link, start=of_own, factor=divisor, weight=weight
+                args.edges,
+                of_sums,
+                ctx.num_own,
+                args.route,
+                link,
+                start=of_own,
+                factor=divisor,
+                weight=weight,
+                overlaps=args.overlaps,
             )
             if args.by.sources is not None:
                 grad_x.mul_(args.by.sources.unsqueeze(1))
@@ -203,6 +223,7 @@ def summed_back(
     factor: Tensor | None = None,
     weight: Tensor | None = None,
     finish: Callable[[Tensor, int], None] | None = None,
+    overlaps: bool = True,
 ) -> Tensor:
     """Gradients of the own sources, from those of the sums of the destinations; received rows' go back on the way.
 
@@ -219,6 +240,7 @@ def summed_back(
         weight: [E, H] weights of the edges.
         finish: adds to gradients of sources [n, D], of which the first has the number that it is given, what else
             there is, before any is sent.
+        overlaps: whether those of own rows are summed while others travel.
 
     Returns:
         [num_own, D].
@@ -240,6 +262,9 @@ def summed_back(
         of_own, of_others = two_way.transposed_apart(num_own, order=weight is not None)
         received = gradients(of_others, num_own, None, until_finished)
         add_returned = link.start_return(received.to(grad.dtype), route)
+        if not overlaps:
+            del received
+            add_returned.arrive()
         # Not float32 beside the rounded ones: on the CPU a step's peak is here.
         own = gradients(of_own, 0, start, grad.dtype if in_core(grad) else dtype)
     else:

@@ -61,6 +61,31 @@ class ExchangeCounters:
             self.backward_messages += messages
 
 
+class Returned:
+    """What others send back: it is waited for, and added to own rows.
+
+    Args:
+        add_to: adds it to [own rows, ...], once it has come.
+        wait: waits for it.
+        sent: what is alive until it has gone.
+    """
+
+    def __init__(
+        self, add_to: Callable[[Tensor], None], wait: Callable[[], None] = lambda: None, sent: Tensor | None = None
+    ) -> None:
+        self._add_to, self._wait, self._sent = add_to, wait, sent
+
+    def arrive(self) -> None:
+        """Wait for it, and let go of what was sent."""
+        self._wait()
+        self._wait, self._sent = lambda: None, None
+
+    def __call__(self, own: Tensor) -> None:
+        """Wait for it, and add it to [own rows, ...]."""
+        self.arrive()
+        self._add_to(own)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Link:
     """The way of the rows of one mini-batch: what an exchange needs forward, and keeps for its backward."""
@@ -103,7 +128,7 @@ class Link:
 
         return rows
 
-    def start_return(self, received: Tensor, route: Route) -> Callable[[Tensor], None]:
+    def start_return(self, received: Tensor, route: Route) -> Returned:
         """Begin to send back what belongs to received rows.
 
         Args:
@@ -111,7 +136,7 @@ class Link:
             route: of the rows.
 
         Returns:
-            Function that waits for what the others send back, and adds it to [own rows, ...].
+            What adds to [own rows, ...] what the others send back.
         """
         self._enter(Step.RETURN, received, route)
         sent = self._packed(received).contiguous()
@@ -121,7 +146,6 @@ class Link:
         self.counters.backward_messages += sum(count > 0 for count in route.receive_counts)
 
         def add_to(own: Tensor) -> None:
-            wait()
             values = returned.to(own.dtype)
             if route.sums is not None:
                 weight = route.sum_weight
@@ -132,9 +156,8 @@ class Link:
                 kernels_for(own).add(flat, route.send_rows, by_row, route.send_counts)  # a peer wants a row once
             else:
                 own.index_add_(0, route.send_rows, values)
-            assert sent is not None  # alive until the message has gone
 
-        return add_to
+        return Returned(add_to, wait, sent)
 
     def _enter(self, step: Step, x: Tensor, route: Route) -> None:
         if self.checker is not None:
@@ -176,6 +199,8 @@ class BatchComm:
         self.counters, self.checker = counters, checker
         self.everyone = everyone if everyone is not None or isinstance(group, Mailboxes) else group
         self.token = torch.zeros(0, device=device, requires_grad=True)
+        self.overlaps = True
+        """Whether sums are taken while rows travel, which wants memory for both; False: one after the other."""
         self.world = size_of(self.everyone)
 
     def tie(self, loss: Tensor) -> Tensor:

@@ -17,6 +17,7 @@ from gsplit.nn.neighbourhood import Neighbourhood
 from gsplit.nn.norm import BatchNorm
 from gsplit.nn.rowwise.activation import Finish
 from gsplit.nn.rowwise.dense import has_hooks, mapped
+from gsplit.nn.rowwise.products import Keeps
 
 NORMS: dict[str, Callable[[int], nn.Module]] = {
     "none": lambda width: nn.Identity(),
@@ -159,9 +160,20 @@ class LayeredModel(nn.Module):
             out = self.forward_layer(layer, blocks[layer], out)
         return out
 
-    def forward_layer(self, layer: int, block: Neighbourhood, x: Tensor | StoredRows) -> Tensor:
-        """Vectors of level ``layer`` for those of the level below; exact evaluation computes layer by layer."""
-        conv, finish = self.convs[layer - 1], Finish(self.activation, self.dropout)
+    def forward_layer(
+        self, layer: int, block: Neighbourhood, x: Tensor | StoredRows, keeps: Keeps = Keeps.RESULT
+    ) -> Tensor:
+        """Vectors of level ``layer`` for those of the level below; exact evaluation computes layer by layer.
+
+        Args:
+            layer: from 1 on.
+            block: of the layer.
+            x: [num_own_sources, D].
+            keeps: what the activation keeps for backward. Where it is not its result, nobody else may read ``x`` of a
+                layer but the first.
+        """
+        conv = self.convs[layer - 1]
+        finish = Finish(self.activation, self.dropout, keeps, overwrites=layer > 1 and keeps is not Keeps.RESULT)
         if layer == 1 and not (isinstance(x, StoredRows) and self.reads_stored_rows):
             x = self.first_rows(x)
         if isinstance(conv, Finishes) and conv.calls_forward_alone and self._finishes_next(layer):

@@ -52,7 +52,7 @@ class BatchNorm(nn.BatchNorm1d):
         if self.training and self.remembers and self.running_mean is not None:
             self._remember(mean.detach(), variance.detach(), count, (number > 0).to(x.dtype))
         out = centred * (variance + self.eps).rsqrt()
-        return out if self.weight is None else out * self.weight + self.bias
+        return out if self.weight is None else (out * self.weight).add_(self.bias)
 
     def _over_trainers(self, sums: Tensor) -> Tensor:
         return sums if self.comm is None else self.comm.sum(sums)

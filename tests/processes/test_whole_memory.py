@@ -21,7 +21,7 @@ from gsplit.config.train import TrainConfig
 from gsplit.engine.own_ranges import bounds_of
 from gsplit.engine.whole.plan_prices import edges_by_owner, work_of
 from gsplit.engine.whole.plan_table import plan_of_run, priced_plans
-from gsplit.engine.whole.private_memory import private_peak, step_bytes
+from gsplit.engine.whole.step_memory import private_peak, step_bytes
 from gsplit.errors import InputError
 from gsplit.full import GridPlan, levels_of
 from gsplit.full.covers import Covered, bytes_to_find, covers_of

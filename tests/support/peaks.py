@@ -45,3 +45,16 @@ def peaks_of_steps(trainer: Trainer, most: int | None = None) -> list[int]:
         epochs.record(mini_batch, result)
     trainer.close()
     return peaks
+
+
+def live_peaks_of_steps(trainer: Trainer) -> list[int]:
+    """The same by the tensors that are alive, whichever thread lets go of them; the trainer is closed."""
+    epochs, peaks = Epochs(trainer), []
+    while (mini_batch := epochs.next()) is not None:
+        with LiveBytes("cpu") as live:
+            result = loop.step(trainer, mini_batch)
+        peaks.append(live.peak)
+        epochs.record(mini_batch, result)
+        del mini_batch, result
+    trainer.close()
+    return peaks

@@ -17,7 +17,8 @@ from gsplit.engine.whole.device_memory import MOST_OVER, device_peak
 from gsplit.engine.whole.machine_prices import MachinePrices
 from gsplit.engine.whole.plan_prices import numbers_of
 from gsplit.engine.whole.plan_table import Priced, priced_plans
-from gsplit.engine.whole.private_memory import private_peak, shared_bytes
+from gsplit.engine.whole.private_memory import shared_bytes
+from gsplit.engine.whole.step_memory import private_peak
 from gsplit.engine.whole.work import Work
 from gsplit.errors import InputError
 from gsplit.features.room import floor_bytes, sharers_of

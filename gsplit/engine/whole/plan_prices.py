@@ -83,6 +83,7 @@ def numbers_of(run: Run, layout: Layout, model: nn.Module) -> Work:
         head=_width_of(model, "head", "in_features"),
         skips=bool(signature.get("residual")),
         norms=signature.get("norm", "none") != "none",
+        norm=signature.get("norm", "none"),
         by_norms=KEPT_BY_NORMS.get(signature.get("norm", "none"), 2),
         recomputes=config.recompute,
         parameters=sum(p.numel() for p in model.parameters()),

@@ -18,9 +18,10 @@ from gsplit.engine.run import Run
 from gsplit.engine.whole.device_memory import device_peak
 from gsplit.engine.whole.machine_prices import OF_A_GPU, MachinePrices, machine_prices
 from gsplit.engine.whole.plan_prices import work_of
-from gsplit.engine.whole.private_memory import edge_bytes, exchanges, private_peak, shared_bytes
+from gsplit.engine.whole.private_memory import edge_bytes, exchanges, shared_bytes
 from gsplit.engine.whole.rotated_prices import prices_of_turns, why_not_rotated
 from gsplit.engine.whole.seconds import crowded, seconds_of_chain, seconds_of_turns
+from gsplit.engine.whole.step_memory import private_peak
 from gsplit.engine.whole.whole_batch import needs_all_rows, sums_features
 from gsplit.engine.whole.work import Work
 from gsplit.errors import InputError

@@ -12,7 +12,7 @@
 | evaluation | a chunk of the layer that takes most: rows of its sources, and what is computed of them |
 
 The last three come one after another, so the largest counts. Large pieces of the first sum are given back at once; of
-the other two the allocator keeps what is freed, and cannot use all of it again: they count :data:`UNUSED` times. Rows
+the other two the allocator keeps what is freed, and cannot use all of it again: they count more. Rows
 that a plan or evaluation has in memory that all trainers map are no private memory, and counted once for all.
 
 A device's memory is counted in :mod:`gsplit.engine.whole.device_memory`.
@@ -33,15 +33,11 @@ from gsplit.full.moves import shares
 from gsplit.limits import private_bytes
 from gsplit.parallel.mailboxes import SPARE
 
-UNUSED = 1.2
-"""What the allocator has mapped over what is in use, where large pieces of several sizes come and go."""
 MOST_PROCESS_BYTES = 256 << 20
 """A process that has more holds data of its own, which trainers do not."""
 LIBRARY_BYTES = 24 << 20
 """Threads and buffers of PyTorch's that come with the first step, and pieces of what is read."""
 COPIES_OF_PARAMETERS = 6
-ATTENTION = 3
-"""Numbers of each edge and head that attention has at once, beside those that it keeps."""
 ORDER_BYTES = 4
 """Bytes of an edge of A' for its place in A, where a layer weighs edges by itself."""
 
@@ -49,19 +45,6 @@ ORDER_BYTES = 4
 def process_bytes() -> int:
     """Return what a trainer has before it has anything of the graph. The kernel looks at each page for that."""
     return min(private_bytes(), MOST_PROCESS_BYTES) + LIBRARY_BYTES
-
-
-def private_peak(plan: GridPlan, work: Work, rank: int) -> int:
-    """Bytes of private memory that a trainer takes at most."""
-    item, first_edges = work.itemsize, edge_bytes(plan, work, rank)[0]
-    first = first_edges + (
-        first_words(plan, work, rank) * item + coming_bytes(plan, work, rank, 1) if work.kept else 0
-    )
-    beside = int(work.sizes[rank, 1]) * work.widths[0] * item if work.kept else first_edges
-    step = beside + step_bytes(plan, work, rank)
-    evaluation = beside + evaluation_bytes(work, rank)
-    most = max(first, UNUSED * step, UNUSED * evaluation)
-    return int(work.process_bytes + max(stays_bytes(plan, work, rank) + most, _making_bytes(plan, work, rank)))
 
 
 def stays_bytes(plan: GridPlan, work: Work, rank: int) -> int:
@@ -184,7 +167,7 @@ def edges_for_others(plan: GridPlan, work: Work, rank: int, layer: int) -> int:
     return int((work.needed[layer] + _spared(work, layer))[:, rank].sum())
 
 
-def _making_bytes(plan: GridPlan, work: Work, rank: int) -> int:
+def making_bytes(plan: GridPlan, work: Work, rank: int) -> int:
     """Bytes of edges while the covers of a layer are found, those of the layers before it there already."""
     most = held = 0
     for layer in range(1, work.layers + 1) if sends_covers(plan, work) else ():
@@ -204,7 +187,7 @@ def exchanged(plan: GridPlan, work: Work, rank: int, layer: int) -> tuple[int, i
     return int(needed[rank].sum()), 0 if plan.algorithm == "shared" else int(needed[:, rank].sum())
 
 
-def _moved_words(plan: GridPlan, work: Work, rank: int, layer: int, width: int) -> int:
+def moved_words(plan: GridPlan, work: Work, rank: int, layer: int, width: int) -> int:
     """Numbers that a sum has at once beside the rows that it is given: what was sent, what came, sums."""
     own = int(work.sizes[rank, layer])
     if plan.of_all_sources:
@@ -229,47 +212,7 @@ def first_words(plan: GridPlan, work: Work, rank: int) -> int:
     """Numbers that the first sum has at once, where it is kept: beside the features, the sums themselves included."""
     width = work.widths[0]
     before, after = (int(work.sizes[rank, level]) * width for level in (0, 1))
-    return before * work.scales + max(_moved_words(plan, work, rank, 1, width), (3 if work.scales else 1) * after)
-
-
-def step_bytes(plan: GridPlan, work: Work, rank: int) -> int:
-    """Bytes of what layers keep for backward, and of one that is computed beside those below it; the most of them."""
-    kept, most, item = 0, 0, work.row_itemsize
-    if work.projection and item < work.itemsize:  # features, rounded for the product
-        kept += int(work.sizes[rank, 0]) * work.widths[0] * item
-    for layer in range(1, work.layers + 1):
-        before, after = (int(work.sizes[rank, level]) * work.widths[level] for level in (layer - 1, layer))
-        free, moves = layer == 1 and work.kept, work.moved_itemsize(layer)
-        keeps = after * (1 + work.between * (layer < work.layers)) * item
-        if work.heads:
-            rows, of_edges = attended(plan, work, rank, layer)
-            keeps += (rows + (1 + work.drops_shares) * of_edges) * item
-            at_work = (_attention_words(plan, work, rank, layer) + ATTENTION * of_edges + after) * item
-        else:
-            if not free and work.summed(layer) == work.widths[layer - 1]:
-                keeps += before * moves  # scaled rows or sums, projected afterwards
-            moved = 0 if free else _moved_words(plan, work, rank, layer, work.summed(layer)) * moves
-            at_work = moved + 3 * after * item + (0 if free else 2 * before * moves)
-            at_work += 0 if free else coming_bytes(plan, work, rank, layer)
-        if moves > item:  # the same of features and sums of them
-            keeps += int(work.sizes[rank, 1]) * work.widths[0] * (1 + work.keeps_rows) * item
-        most = max(most, kept + keeps + at_work)
-        kept += after * item if work.recomputes and layer < work.layers else keeps
-    return most
-
-
-def _attention_words(plan: GridPlan, work: Work, rank: int, layer: int) -> int:
-    """Numbers of rows that attention has at once in backward, beside those that it keeps: gradients, as they move."""
-    summed, split = work.summed(layer), plan.grid.size(FEATURES)
-    before, after = (int(work.sizes[rank, level]) for level in (layer - 1, layer))
-    if exchanges(plan, work):
-        received, sent = exchanged(plan, work, rank, layer)
-        return (after + before + received + sent) * summed
-    _, _, rows, sources = block_of(plan, work, rank, layer)
-    given = int(work.sizes[list(plan.grid.group(rank, FEATURES)), layer - 1].sum())
-    of_share = sources + (rows if split * plan.grid.size(COLUMNS) > 1 else 0)
-    of_share += sources + given if plan.grid.size(ROWS) > 1 else 0
-    return (after + (before if split > 1 else 0)) * summed + of_share * (summed // split)
+    return before * work.scales + max(moved_words(plan, work, rank, 1, width), (3 if work.scales else 1) * after)
 
 
 def attended(plan: GridPlan, work: Work, rank: int, layer: int) -> tuple[int, int]:

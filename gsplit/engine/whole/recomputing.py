@@ -27,6 +27,7 @@ from gsplit.host import give_freed_memory_back
 from gsplit.nn.layered import LayeredModel
 from gsplit.nn.neighbourhood import Neighbourhood
 from gsplit.nn.norm import BatchNorm
+from gsplit.nn.rowwise.products import Keeps
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,10 +50,13 @@ def recomputed(model: LayeredModel, blocks: Mapping[int, Neighbourhood], x: Tens
         x: [n_0, in] features.
     """
     for number in range(1, model.num_layers + 1):
+        comm = blocks[number].comm
+        assert comm is not None
+        comm.overlaps = False
         layer = _Layer(model, number, blocks[number], x)
         last = number == model.num_layers or not torch.is_grad_enabled()
         with nullcontext() if last else saved_tensors_hooks(layer.leave_out, layer.give):
-            x = layer.forward(x, remember=True)
+            x = layer.forward(x, Keeps.RESULT if last else Keeps.SIGNS)
     return x
 
 
@@ -67,13 +71,13 @@ class _Layer:
         self._left_out = 0
         self._saved: dict[int, Tensor] = {}
 
-    def forward(self, x: Tensor, *, remember: bool) -> Tensor:
-        """Rows of the level; ``remember`` the statistics of batch normalisation, which are of all trainers' rows."""
+    def forward(self, x: Tensor, keeps: Keeps) -> Tensor:
+        """Rows of the level; at first batch normalisation, over all trainers' rows, remembers statistics."""
         norms = [module for module in self._model.modules() if isinstance(module, BatchNorm)]
         for norm in norms:
-            norm.comm, norm.remembers = self._comm, remember
+            norm.comm, norm.remembers = self._comm, keeps is not Keeps.NOTHING
         try:
-            return self._model.forward_layer(self._number, self._block, x)
+            return self._model.forward_layer(self._number, self._block, x, keeps)
         finally:
             for norm in norms:
                 norm.comm, norm.remembers = None, True
@@ -108,7 +112,7 @@ class _Layer:
                 torch.enable_grad(),
                 saved_tensors_hooks(save, saved.__getitem__),
             ):
-                self.forward(x.detach().requires_grad_(x.requires_grad), remember=False)
+                self.forward(x.detach().requires_grad_(x.requires_grad), Keeps.NOTHING)
         finally:
             comm.token = before
 

@@ -17,7 +17,8 @@ from gsplit.data.graph import row_ranges
 from gsplit.engine.own_ranges import bounds_of
 from gsplit.engine.run import Run
 from gsplit.engine.whole.device_memory import ON_DEVICES, evaluation_on_device
-from gsplit.engine.whole.private_memory import COPIES_OF_PARAMETERS, UNUSED, evaluation_bytes
+from gsplit.engine.whole.private_memory import COPIES_OF_PARAMETERS, evaluation_bytes
+from gsplit.engine.whole.step_memory import UNUSED
 from gsplit.engine.whole.work import Work
 from gsplit.full import GridPlan
 from gsplit.full.plans import grids_of

@@ -76,6 +76,8 @@ class Work:
     """Whether rows skip layers."""
     norms: bool
     """Whether hidden rows are normalised."""
+    norm: str
+    """The normalisation of hidden rows, ``none`` where there is none."""
     by_norms: int
     """Tensors that a normalisation keeps for backward on a device."""
     recomputes: bool

@@ -17,7 +17,7 @@ from gsplit.kernels import computed_in, in_core
 from gsplit.kernels.sums import SHORT
 from gsplit.nn.rowwise.dense import has_hooks
 from gsplit.nn.rowwise.masks import kept
-from gsplit.nn.rowwise.products import Pass
+from gsplit.nn.rowwise.products import Keeps, Pass, signs_of
 
 ACTIVATIONS: dict[Callable[..., Tensor], int] = {torch.relu: 1, F.relu: 1, F.elu: 2}
 """Activations that the core knows, by its numbers; ELU with its default alpha of 1."""
@@ -30,6 +30,7 @@ def activated(
     dropout: nn.Dropout,
     bias: Tensor | None = None,
     seed: int | None = None,
+    keeps: Keeps = Keeps.RESULT,
 ) -> Tensor:
     """``dropout(activation(x + bias))``, for rows on the CPU in one pass, and in one backward.
 
@@ -43,16 +44,19 @@ def activated(
         dropout: drops a share ``p`` where it drops anything.
         bias: [D]; None: 0. In one pass with ReLU alone.
         seed: that what is dropped follows from, the same on every device; None: it is drawn by PyTorch's generator.
+        keeps: what is kept for backward; without a result that is asked for ``x`` is given back.
     """
     number = ACTIVATIONS.get(activation)
     one_pass = number is not None and in_core(x) and x.dim() == 2 and _is_plain(dropout)
+    if one_pass and number == RELU and keeps is Keeps.NOTHING:
+        return x
     if bias is not None and not (one_pass and number == RELU and _fits(bias, x)):
         x, bias = (x + bias).to(x.dtype) if _fits(bias, x) else x + bias, None
     if number is None or not one_pass:
         return dropout(activation(x)) if seed is None else _dropped(activation(x), dropout, seed)
     if number == ELU and x.dtype in SHORT:  # whose slope is not to be had from what it gave, which was rounded
         x, number = activation(x), NO_ACTIVATION
-    return _in_one_pass(x, number, dropout, dropout.p, bias, seed)
+    return _in_one_pass(x, number, dropout, dropout.p, bias, seed, keeps=keeps)
 
 
 def _dropped(x: Tensor, dropout: nn.Dropout, seed: int) -> Tensor:
@@ -78,10 +82,18 @@ class Finish:
 
     activation: Callable[[Tensor], Tensor]
     dropout: nn.Dropout
+    keeps: Keeps = Keeps.RESULT
+    """What is kept for backward."""
+    overwrites: bool = False
+    """Whether backward may write gradients of a layer's rows over them: nobody else reads those."""
 
     def __call__(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
         """Give ``dropout(activation(x + bias))``, as :func:`activated` does."""
-        return activated(x, self.activation, self.dropout, bias)
+        return activated(x, self.activation, self.dropout, bias, keeps=self.keeps)
+
+    def asks_for(self, x: Tensor) -> bool:
+        """Return whether the rows that it stands behind are asked for, where they are like ``x`` [n, D]."""
+        return self.keeps is not Keeps.NOTHING or self.in_pass(x) is None
 
     def in_pass(self, x: Tensor) -> Pass | None:
         """Return what the core is told, for rows like ``x`` [n, D]; None where a pass of its own has to follow."""
@@ -118,12 +130,15 @@ def _in_one_pass(
     share: float,
     bias: Tensor | None = None,
     seed: int | None = None,
+    keeps: Keeps = Keeps.RESULT,
 ) -> Tensor:
     """An activation by its number, and dropout of a share of the values where ``dropout`` drops anything."""
     drop = share if _drops(dropout) else 0.0
     if seed is None or not drop:
         seed = int(torch.randint(2**62, ())) if drop else 0
-    out: Tensor = _Activated.apply(x, bias, activation, drop, seed) if drop or activation or bias is not None else x
+    if not (drop or activation or bias is not None):
+        return x
+    out: Tensor = _Activated.apply(x, bias, activation, drop, seed, activation == RELU and keeps is Keeps.SIGNS)
     return out
 
 
@@ -141,28 +156,27 @@ class _Activated(torch.autograd.Function):
     """Bias, activation and dropout in forward; in backward the same is dropped, by the same number."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, bias: Tensor | None, activation: int, drop: float, seed: int) -> Tensor:
+    def forward(
+        ctx: Any, x: Tensor, bias: Tensor | None, activation: int, drop: float, seed: int, keeps_signs: bool
+    ) -> Tensor:
         x, bias = x.detach().contiguous(), None if bias is None else bias.detach().contiguous()
         out = torch.expm1(x) if activation == ELU else torch.empty_like(x)
         _core.activate(x, activation, drop, seed, out, bias, threads=torch.get_num_threads())
         ctx.activation, ctx.drop, ctx.seed = activation, drop, seed
-        ctx.save_for_backward(out)
+        ctx.signs = signs_of(out) if keeps_signs else None
+        ctx.save_for_backward(*(() if keeps_signs else (out,)))
         return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        grad_x, threads = torch.empty_like(grad, memory_format=torch.contiguous_format), torch.get_num_threads()
+        grad_bias = grad.new_empty(grad.shape[1], dtype=computed_in(grad.dtype)) if ctx.needs_input_grad[1] else None
+        if ctx.signs is not None:
+            _core.relu_backward(ctx.signs, ctx.drop, grad.contiguous(), grad_x, grad_bias, threads=threads)
+            return grad_x, grad_bias, None, None, None, None
         (out,) = ctx.saved_tensors
-        grad_x = torch.empty_like(out)
-        grad_bias = out.new_empty(out.shape[1], dtype=computed_in(out.dtype)) if ctx.needs_input_grad[1] else None
         _core.activate_backward(
-            out.detach(),
-            ctx.activation,
-            ctx.drop,
-            ctx.seed,
-            grad.contiguous(),
-            grad_x,
-            grad_bias,
-            threads=torch.get_num_threads(),
+            out.detach(), ctx.activation, ctx.drop, ctx.seed, grad.contiguous(), grad_x, grad_bias, threads=threads
         )
-        return grad_x, grad_bias, None, None, None
+        return grad_x, grad_bias, None, None, None, None

@@ -13,6 +13,7 @@ from torch.nn.modules import module as module_hooks
 from gsplit.kernels import StoredRows, product_dtype
 from gsplit.nn.rowwise.products import (
     Back,
+    Keeps,
     Pass,
     Term,
     in_layers,
@@ -20,6 +21,7 @@ from gsplit.nn.rowwise.products import (
     multiplied,
     multiplied_back,
     products,
+    signs_of,
     sum_of_rows,
     weight_gradients,
 )
@@ -143,27 +145,160 @@ def linear_sum(
 def _multiplied(finish: Finish | None, bias: Tensor | None, *terms: tuple[Tensor, Tensor]) -> Tensor:
     """``finish(sum of x @ weight.t() + bias)`` over terms (x [n, D], weight [O, D])."""
     behind = None if finish is None else finish.in_pass(terms[0][0])
-    out: Tensor = _Multiplied.apply(behind, bias, *(each for term in terms for each in term))
-    return out if finish is None or behind is not None else finish(out)
+    given = (each for term in terms for each in term)
+    out: Tensor = _Multiplied.apply(finish if behind else None, behind, bias, *given)
+    if finish is None:
+        return out
+    if behind is None:
+        return finish(out)
+    if finish.keeps is Keeps.SIGNS:
+        out = _Passed.apply(out, behind)
+    return out
 
 
 class _Multiplied(torch.autograd.Function):
-    """Products added up, and what stands behind them; backward goes through all of it."""
+    """Products added up, and what stands behind them; backward goes through all of it that has kept its result."""
 
     @staticmethod
-    def forward(ctx: Any, finish: Pass | None, bias: Tensor | None, *given: Tensor) -> Tensor:
-        ctx.finish = finish
-        terms = [Term(x, weight) for x, weight in zip(given[::2], given[1::2], strict=True)]
-        out = multiplied(terms, bias, given[0].dtype, finish=finish)
-        ctx.save_for_backward(*given, *(() if finish is None else (out,)))
+    def forward(ctx: Any, finish: Finish | None, behind: Pass | None, bias: Tensor | None, *given: Tensor) -> Tensor:
+        keeps = Keeps.RESULT if finish is None else finish.keeps
+        ctx.finish = behind if keeps is Keeps.RESULT else None
+        ctx.overwrites = finish is not None and finish.overwrites
+        if keeps is Keeps.NOTHING:
+            out = nothing_like(given[0], given[1])
+        else:
+            terms = [Term(x, weight) for x, weight in zip(given[::2], given[1::2], strict=True)]
+            out = multiplied(terms, bias, given[0].dtype, finish=behind)
+        ctx.save_for_backward(*given, *(() if ctx.finish is None else (out,)))
         return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        _, bias, *needs = ctx.needs_input_grad
+        bias, *needs = ctx.needs_input_grad[2:]
         saved = ctx.saved_tensors  # checkpoints give them once
         terms = [Back(*saved[i : i + 2], *needs[i : i + 2]) for i in range(0, len(needs), 2)]
         out = None if ctx.finish is None else saved[-1]
-        found, of_bias = multiplied_back(grad, terms, bias=bias, finish=ctx.finish, out=out)
-        return None, of_bias, *(each for pair in found for each in pair)
+        found, of_bias = multiplied_back(
+            grad, terms, bias=bias, finish=ctx.finish, out=out, overwrites=ctx.overwrites
+        )
+        return None, None, of_bias, *(each for pair in found for each in pair)
+
+
+class _Passed(torch.autograd.Function):
+    """Rows that ReLU and dropout gave, as they are; backward goes through these by their signs."""
+
+    @staticmethod
+    def forward(ctx: Any, out: Tensor, behind: Pass) -> Tensor:
+        ctx.behind, ctx.signs = behind, signs_of(out)
+        ctx.mark_dirty(out)
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return ctx.behind.backward_by_signs(ctx.signs, grad), None
+
+
+def own_and_others(
+    x: Tensor, num_first: int, rows: Tensor, lin_self: nn.Linear, lin_neigh: nn.Linear, finish: Finish | None
+) -> Tensor:
+    """``finish(lin_self(x[:num_first]) + lin_neigh(rows))``, the products one by one, and added.
+
+    Args:
+        x: [n, D].
+        num_first: number of rows that ``lin_self`` maps.
+        rows: [num_first, D].
+        lin_self: linear map from D features.
+        lin_neigh: linear map from D features, without bias, as wide.
+        finish: what stands behind them.
+    """
+    out: Tensor = _OwnAndOthers.apply(x, rows, lin_self.weight, lin_self.bias, lin_neigh.weight, num_first, finish)
+    return out if finish is None else finish(out)
+
+
+def own_beside_others(x: Tensor, num_first: int, lin_self: nn.Linear, lin_neigh: nn.Linear) -> tuple[Tensor, Tensor]:
+    """``lin_self(x[:num_first])`` and ``lin_neigh(x)``, by products of their own, as their gradients are.
+
+    Args:
+        x: [n, D].
+        num_first: number of rows that ``lin_self`` maps, at most n.
+        lin_self: linear map from D features.
+        lin_neigh: linear map from D features, without bias.
+    """
+    own, others = _OwnBesideOthers.apply(x, lin_self.weight, lin_self.bias, lin_neigh.weight, num_first)
+    return own, others
+
+
+class _OwnAndOthers(torch.autograd.Function):
+    """Two products that are added; rows without an own one get no gradient of it."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        rows: Tensor,
+        first: Tensor,
+        bias: Tensor | None,
+        every: Tensor,
+        num_first: int,
+        finish: Finish | None,
+    ) -> Tensor:
+        ctx.num_first, ctx.overwrites = num_first, finish is not None and finish.overwrites
+        if finish is None or finish.asks_for(rows):
+            out = F.linear(x[:num_first], first, bias)
+            out += multiplied([Term(rows, every)], None, rows.dtype)
+        else:
+            out = nothing_like(rows, every)
+        ctx.save_for_backward(x, rows, first, every)
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        x, rows, first, every = ctx.saved_tensors
+        of_x, of_rows, *needs = ctx.needs_input_grad[:5]
+        own = x[: ctx.num_first]
+        of_first, of_bias = _own_gradients(grad, own, needs)
+        grad_x = None
+        if of_x:
+            grad_x = x if ctx.overwrites and x.is_contiguous() else torch.empty_like(x)
+            torch.mm(grad, first, out=grad_x[: ctx.num_first])
+            grad_x[ctx.num_first :].zero_()
+        terms = [Back(rows, every, of_rows, needs[2])]
+        [(grad_rows, of_every)], _ = multiplied_back(grad, terms, bias=False, overwrites=ctx.overwrites)
+        return grad_x, grad_rows, of_first, of_bias, of_every, None, None
+
+
+class _OwnBesideOthers(torch.autograd.Function):
+    """Two products of the same rows, of which the first has some."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, first: Tensor, bias: Tensor | None, every: Tensor, num_first: int
+    ) -> tuple[Tensor, ...]:
+        ctx.num_first = num_first
+        ctx.save_for_backward(x, first, every)
+        return F.linear(x[:num_first], first, bias), multiplied([Term(x, every)], None, x.dtype)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_first: Tensor, grad_every: Tensor) -> tuple[Tensor | None, ...]:
+        x, first, every = ctx.saved_tensors
+        of_x, *needs = ctx.needs_input_grad[:4]
+        of_first, of_bias = _own_gradients(grad_first, x[: ctx.num_first], needs)
+        terms = [Back(x, every, of_x, needs[2])]
+        [(grad_x, of_every)], _ = multiplied_back(grad_every, terms, bias=False)
+        if grad_x is not None:
+            grad_x[: ctx.num_first] += grad_first @ first
+        return grad_x, of_first, of_bias, of_every, None
+
+
+def _own_gradients(grad: Tensor, own: Tensor, needs: list[bool]) -> tuple[Tensor | None, Tensor | None]:
+    """Gradients of a weight [O, D] and a bias [O] that rows ``own`` [n, D] were mapped by."""
+    return grad.t() @ own if needs[0] else None, grad.sum(dim=0) if needs[1] else None
+
+
+def nothing_like(x: Tensor, weight: Tensor) -> Tensor:
+    """Stand for a product [n, O] of rows [n, D] by a weight [O, D] that nobody reads: one value, of which all are."""
+    return x.new_empty(()).expand(len(x), len(weight))

@@ -12,6 +12,7 @@ what is asked for in float32 is not.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
@@ -23,6 +24,17 @@ from torch import Tensor
 import gsplit._core as _core
 from gsplit.kernels import StoredRows, computed_in, copied, in_core
 from gsplit.kernels.sums import SHORT, core_rests, whole_rows
+
+
+class Keeps(enum.Enum):
+    """What is kept for backward of what stands behind a layer, where that is ReLU in one pass; else its result is."""
+
+    RESULT = enum.auto()
+    """Its result."""
+    SIGNS = enum.auto()
+    """A bit a value; the layer is computed again in backward."""
+    NOTHING = enum.auto()
+    """Nothing, for signs were kept: the layer is computed again, and its result is not asked for."""
 
 
 class Pass(NamedTuple):
@@ -45,6 +57,19 @@ class Pass(NamedTuple):
         grad_x = torch.empty_like(out)
         _core.activate_backward(out, *self, grad.contiguous(), grad_x, threads=torch.get_num_threads())
         return grad_x
+
+    def backward_by_signs(self, signs: Tensor, grad: Tensor) -> Tensor:
+        """As :meth:`backward` of ReLU, of the signs of what it gave (:func:`signs_of`)."""
+        grad_x = torch.empty_like(grad, memory_format=torch.contiguous_format)
+        _core.relu_backward(signs, self.drop, grad.contiguous(), grad_x, threads=torch.get_num_threads())
+        return grad_x
+
+
+def signs_of(out: Tensor) -> Tensor:
+    """A bit for each value of rows [n, D] on the CPU, as ReLU's backward asks for them, uint8 [n, D / 8]."""
+    signs = out.new_empty((len(out), -(-out.shape[1] // 8)), dtype=torch.uint8)
+    _core.pack_signs(out.detach(), signs, threads=torch.get_num_threads())
+    return signs
 
 
 class Term(NamedTuple):
@@ -116,7 +141,13 @@ class Back(NamedTuple):
 
 
 def multiplied_back(
-    grad: Tensor, terms: Sequence[Back], *, bias: bool, finish: Pass | None = None, out: Tensor | None = None
+    grad: Tensor,
+    terms: Sequence[Back],
+    *,
+    bias: bool,
+    finish: Pass | None = None,
+    out: Tensor | None = None,
+    overwrites: bool = False,
 ) -> tuple[list[tuple[Tensor | None, Tensor | None]], Tensor | None]:
     """Gradients of rows and weight of each term, and of the bias, from those of :func:`multiplied`.
 
@@ -125,11 +156,12 @@ def multiplied_back(
         terms: one or two, with as many rows.
         bias: whether its gradient is wanted.
         finish: what stood behind the products, which then gave ``out`` [n, O].
+        overwrites: whether gradients of rows may be written over these, which nobody else reads.
     """
     if way := _core_way(grad, grad.dtype, *(term.weight for term in terms)):
         of_bias = grad.new_empty(grad.shape[1], dtype=torch.float32) if bias else None
         found = [
-            (_room_like(x) if of_x else None, _room_like(weight) if of_weight else None)
+            (_room_like(x, overwrites) if of_x else None, _room_like(weight) if of_weight else None)
             for x, weight, of_x, of_weight in terms
         ]
         given = [
@@ -294,8 +326,10 @@ def _core_way(x: Tensor, dtype: torch.dtype, *weights: Tensor) -> str | None:
     return "float32" if x.dtype == dtype == torch.float32 and _core.has_wide_products() else None
 
 
-def _room_like(x: Tensor) -> Tensor:
-    """Return room for as many values, row by row, however those of ``x`` lie."""
+def _room_like(x: Tensor, overwrites: bool = False) -> Tensor:
+    """Return room for as many values, row by row, however those of ``x`` lie; that of ``x`` where it may be."""
+    if overwrites and x.is_contiguous():  # the core has read a row for all else when it writes its gradient
+        return x
     return torch.empty_like(x, memory_format=torch.contiguous_format)
 
 

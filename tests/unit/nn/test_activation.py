@@ -17,6 +17,7 @@ from gsplit.nn import GAT, SAGE
 from gsplit.nn.rowwise.activation import Finish, RowDropout, activated, convert_dropouts
 from gsplit.nn.rowwise.dense import linear
 from gsplit.nn.rowwise.masks import kept
+from gsplit.nn.rowwise.products import Keeps
 
 
 @pytest.mark.parametrize("activation", [torch.relu, F.relu, F.elu, torch.tanh])
@@ -162,3 +163,22 @@ def test_what_switches_dropout_off_reaches_the_layers(model):
             activated(x, layers.activation, layers.dropout), activated(x, layers.activation, nn.Dropout(0.0))
         )
     assert (activated(x, layers.activation, layers.dropout) == 0).any()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize(("width", "share"), [(20, 0.5), (64, 0.0), (7, 0.3), (300, 0.5)])
+def test_signs_give_the_bits_that_results_give(dtype, width, share):
+    """Of rows and bias, also where values are 0 or no numbers; the rows themselves are given back in their place."""
+    values = torch.randn(30, width).to(dtype)
+    values[0, :5] = torch.tensor([0.0, -0.0, torch.nan, torch.inf, -torch.inf])
+    found = []
+    for keeps in (Keeps.RESULT, Keeps.SIGNS):
+        x = values.clone().requires_grad_()
+        bias = torch.full((width,), 0.0, dtype=torch.float64 if dtype == torch.float64 else torch.float32)
+        bias.requires_grad_()
+        out = activated(x, torch.relu, nn.Dropout(share), bias, seed=5, keeps=keeps)
+        out.backward(torch.arange(out.numel()).view(out.shape).to(dtype))
+        found.append((out.detach(), x.grad, bias.grad))
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=0, equal_nan=True)
+    assert activated(x, torch.relu, nn.Dropout(share), keeps=Keeps.NOTHING) is x

@@ -1,0 +1,185 @@
+"""What a step takes of the host's memory where layers are computed again (:mod:`gsplit.engine.whole.recomputing`).
+
+Of SAGE, GCN and GAT, with or without normalisation, a walk over the layers: at layer l the inputs of the layers up
+to l are alive, and beside them
+
+| when | numbers |
+|---|---|
+| forward | what its sums have at once, or sums, both products, and what stands behind them |
+| activation, backward | the gradient that comes, and the one that goes |
+| computed again | the gradient, and what its sums have at once, or what its normalisation has |
+| product, backward | the gradient and the sums; gradients of rows are written over the rows, but with normalisation |
+| sums, backward | in place of its input gradients of it, of the sums, and what moves have at once |
+| attention | rows of sources, scores and shares, while all else is computed again, and in backward |
+
+In place of results a bit a value is kept of each activation. Of other models what is said is a bound.
+
+Legend: A rows of the level of a layer, B of the one below, in numbers.
+"""
+
+from __future__ import annotations
+
+from typing_extensions import override
+
+from gsplit.engine.whole.private_memory import attended, block_of, exchanged, exchanges
+from gsplit.engine.whole.work import Work
+from gsplit.full import COLUMNS, FEATURES, ROWS, GridPlan
+
+AT_NORMS = {"none": 0, "layer": 4, "rms": 6, "batch": 6}
+"""Tensors like a layer's rows that are alive at most when it is computed again and its normalisation goes back:
+the gradient, sums, products, and what PyTorch's operations have between these and its result. Where a layer
+multiplies own rows beside, RMSNorm's backward finds its sums alive, one more."""
+AT_NORMS_ATTENDING = {"none": 4, "layer": 5, "rms": 6, "batch": 7}
+"""The same of a layer of GAT, beside what its attention keeps; ELU's result is kept, and so all is computed again."""
+EDGES_AT_ONCE = 2
+"""Numbers of each edge and head that attention has at once in backward, beside its shares."""
+SMALL = 1.02
+"""Numbers of rows, edges and weights, over those of values."""
+
+
+def is_exact(work: Work) -> bool:
+    """Return whether what a step takes is said to a few per cent, and not as a bound."""
+    other = work.drops_shares or work.projection or work.head or work.skips or work.trained or work.drops_input
+    return work.recomputes and bool(work.kept or work.heads) and not other and work.row_itemsize == work.itemsize
+
+
+def recomputed_step_bytes(plan: GridPlan, work: Work, rank: int) -> int:
+    """Bytes of what is kept for backward, and of the layer that takes most beside it."""
+    kept = most = 0
+    sizes = work.sizes[rank]
+    for number in range(1, work.layers + 1):
+        layer = (_Attending if work.heads else _Numbers)(plan, work, rank, number)
+        most = max(most, kept + layer.most())
+        kept += layer.after
+    signs = sum(int(sizes[layer]) * -(-work.widths[layer] // 8) for layer in range(1, work.layers))
+    beside = work.parameters * work.itemsize + 4 * int(sizes[-1]) * work.widths[-1] * work.itemsize
+    return int(SMALL * (most * work.itemsize + signs)) + beside + 2 * work.itemsize * int(sizes[0])
+
+
+class _Numbers:
+    """Numbers of one layer on one trainer, beside the inputs of the layers up to it."""
+
+    def __init__(self, plan: GridPlan, work: Work, rank: int, number: int) -> None:
+        self.plan, self.work, self.rank, self.number = plan, work, rank, number
+        self.rows, self.sources = (int(work.sizes[rank, level]) for level in (number, number - 1))
+        self.wide, self.out = work.inputs(number), work.outputs(number)
+        self.summed = work.projected[number - 1] if work.heads else min(self.wide, self.out)
+        self.after, self.before = self.rows * self.out, self.sources * self.wide
+        self.sums = self.rows * self.wide
+
+    def most(self) -> int:
+        """The most that it has at once."""
+        work, after = self.work, self.after
+        if self.number == work.layers:
+            return self._last()
+        norms = (AT_NORMS[work.norm] + (work.norm == "rms" and work.keeps_rows)) * after
+        if self.number == 1:  # its sums are kept, and gradients of features not wanted
+            return max(2 * after, norms - after)
+        forward = max(self._forward(), (3 if work.keeps_rows else 2) * after)
+        products = after + self.sums
+        if work.norm != "none":
+            products += self.sums + self.before * work.keeps_rows
+        backward = self._backward() + self.sums + self.before * (work.keeps_rows or exchanges(self.plan, work))
+        return max(2 * after, after + self._forward(), forward, norms, products, backward - self.before)
+
+    def _last(self) -> int:
+        """Of the last one, which keeps what it has."""
+        of_rows = self.before + self.sums * (self.work.keeps_rows and not exchanges(self.plan, self.work))
+        if self.summed < self.wide:
+            moved = max(self._forward(), self._backward()) + self.sources * self.summed
+            return max(moved + 3 * self.after, of_rows + 2 * self.after)
+        products = 2 * self.sums + self.before * self.work.keeps_rows + 2 * self.after
+        own = self.before * (self.work.keeps_rows or exchanges(self.plan, self.work))
+        return max(self._forward() + 2 * self.after, products, self._backward() + self.sums + own)
+
+    def _forward(self) -> int:
+        """Of sums, the result included, beside the rows that they are of."""
+        plan, work, width = self.plan, self.work, self.summed
+        scaled = self.sources * width * work.scales
+        if not exchanges(plan, work):
+            return self.rows * width if plan.algorithm == "shared" else self._chain(scaled, forward=True)
+        received, sent = exchanged(plan, work, self.rank, self.number)
+        order = 2 * block_of(plan, work, self.rank, self.number)[0]  # of edges, twice four bytes
+        return scaled + max((sent + received) * width, (received + self.rows) * width + order)
+
+    def _backward(self) -> int:
+        """Of gradients of sums, beside these."""
+        plan, work, width = self.plan, self.work, self.summed
+        if not exchanges(plan, work):
+            scaled = self.rows * width
+            return self.sources * width if plan.algorithm == "shared" else self._chain(scaled, forward=False)
+        received, sent = exchanged(plan, work, self.rank, self.number)
+        return max(received + sent, sent + self.sources) * width
+
+    def _chain(self, scaled: int, *, forward: bool) -> int:
+        """Of a chain of moves on a grid, which has ``scaled`` numbers of own rows made for it."""
+        grid, sizes, width = self.plan.grid, self.work.sizes, self.summed
+        _, _, rows, sources = block_of(self.plan, self.work, self.rank, self.number)
+        gathers, scatters, split = (grid.size(axis) for axis in (ROWS, COLUMNS, FEATURES))
+        given, wanted = self.number - 1, self.number
+        if not forward:
+            rows, sources, gathers, scatters, given, wanted = sources, rows, scatters, gathers, wanted, given
+        share, group = -(-width // split), list(grid.group(self.rank, FEATURES))
+        columns, sums = (int(sizes[group, level].sum()) * share for level in (given, wanted))
+        own, result = (int(sizes[self.rank, level]) * width for level in (given, wanted))
+        now, at_once = scaled, [scaled]
+        if split > 1:
+            at_once += [now + own, own + columns]
+            now = columns
+        if gathers > 1:
+            at_once.append(now + sources * share)
+            now = sources * share
+        at_once.append(now + rows * share)
+        now = rows * share
+        if scatters > 1:
+            at_once += [now + (sums if scatters == 2 else scatters * sums), (scatters > 2) * (scatters + 1) * sums]
+            now = sums
+        if split > 1:
+            at_once += [now + result, 2 * result]
+        return max(at_once)
+
+
+class _Attending(_Numbers):
+    """Of a layer of GAT."""
+
+    @override
+    def most(self) -> int:
+        work, after = self.work, self.after
+        rows, of_edges = attended(self.plan, work, self.rank, self.number)
+        last = self.number == work.layers
+        norms = 0 if last else AT_NORMS_ATTENDING[work.norm] * after
+        before = self.before if last else 0  # of others the gradient takes the place of what is kept
+        at_work = max(self._again(), self._back(of_edges))
+        return rows + of_edges + max(norms, at_work) + before
+
+    def _again(self) -> int:
+        """While it is computed again, beside what it keeps: gradients that wait, projections, sums, results."""
+        plan, summed = self.plan, self.summed
+        if exchanges(plan, self.work):
+            sent = exchanged(plan, self.work, self.rank, self.number)[1]
+            return 2 * self.after + max(sent * summed, 2 * self.rows * summed)
+        columns, split = plan.grid.size(COLUMNS), plan.grid.size(FEATURES)
+        summing, _ = self._of_block()
+        own = self.rows * summed
+        words = 2 * self.after + own + summing + own * ((columns if columns > 2 else 1) * (columns > 1))
+        return words + 2 * own * (split > 1) + self.sources * summed * (plan.grid.size(ROWS) * split > 1)
+
+    def _back(self, of_edges: int) -> int:
+        """Of its gradients, beside what it keeps."""
+        plan, work, summed = self.plan, self.work, self.summed
+        words = EDGES_AT_ONCE * of_edges + self.after
+        if exchanges(plan, work):
+            received, sent = exchanged(plan, work, self.rank, self.number)
+            return words + (self.rows + self.sources + received + sent) * summed + self.after
+        gathers, split = plan.grid.size(ROWS), plan.grid.size(FEATURES)
+        summing, given = self._of_block()
+        own = self.sources * summed
+        words += summing * (plan.grid.size(COLUMNS) * split > 1)
+        destinations = self.rows * summed
+        return words + max(given + own * (gathers > 1), own * (3 if split > 1 else 1) + destinations)
+
+    def _of_block(self) -> tuple[int, int]:
+        """Numbers of the rows that a trainer of a grid sums, and of those that it has of sources."""
+        _, _, rows, sources = block_of(self.plan, self.work, self.rank, self.number)
+        share = self.summed // self.plan.grid.size(FEATURES)
+        return rows * share, sources * share
