@@ -39,8 +39,7 @@ class EvaluationConfig(Checked):
     """Validate on so many of the validation vertices, the same each time; by default on all."""
     evaluate: Evaluation = "exact"
     """How to validate, and to test the model that is kept at the end: exact takes all neighbours; sampled draws
-    --validate-fan-out of them, the same each time, in mini-batches of --batch-size (from 1,024 to 16,384), and takes
-    less memory; none does neither."""
+    --validate-fan-out of them, the same each time, and takes less memory; none does neither."""
     validate_fan_out: Annotated[
         tuple[int, ...] | None, Accepted(_check_validate_fan_out), Only(evaluate="sampled")
     ] = None

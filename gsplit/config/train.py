@@ -29,8 +29,6 @@ NULL_IN_FILE = tuple(field.name for field in fields(ModelConfig))
 """Fields that are null in ``config.json`` where the model takes nothing of them."""
 EVALUATION_FAN_OUT = 10
 """Neighbours that --evaluate sampled draws per hop where training draws none."""
-EVALUATION_BATCHES = 1 << 10, 1 << 14
-"""Fewest and most targets of its mini-batches."""
 
 
 def _turned(fanout: str) -> str:
@@ -125,12 +123,6 @@ class TrainConfig(
         """True where a run validates in its course; an epoch of the whole graph is one mini-batch."""
         within = self.validate_every_batches and self.strategy != "full"
         return self.evaluate != "none" and bool(self.validate_every or within)
-
-    @property
-    def evaluation_batch_size(self) -> int:
-        """Targets of a mini-batch of sampled evaluation, which is one trainer's, whatever their number."""
-        fewest, most = EVALUATION_BATCHES
-        return min(max(self.batch_size, fewest), most)
 
     @property
     def evaluation_fan_out(self) -> tuple[int, ...] | None:

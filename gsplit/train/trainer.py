@@ -161,7 +161,6 @@ class Trainer(Components):
             "threads": config.threads,
             "fan_outs": config.evaluation_fan_out,
             "fan_out_of": run.fan_out_of if config.validate_fan_out is None else (),
-            "batch_size": config.evaluation_batch_size,
             "seed": config.seed,
             "stops": self.shared.asked_to_stop,
             "publish": None if self.trained is None else self.trained.publish,

@@ -17,7 +17,7 @@ from support.runs import config_for, records, stopped_and_gone_on, train_in_trai
 import gsplit
 from gsplit.config.train import TrainConfig
 from gsplit.device.precision import Precision
-from gsplit.engine.evaluation import Evaluator, ExactLevels, evaluation_memory, validated
+from gsplit.engine.evaluation import Evaluator, ExactLevels, evaluation_memory, sampled_targets, validated
 from gsplit.engine.evaluation.evaluation_memory import buffer_bytes
 from gsplit.engine.inputs import SplitLoader
 from gsplit.engine.objective import objective_of
@@ -61,10 +61,13 @@ def evaluated(member, layout, name, fan_outs, metrics):
         threads=1,
         metrics=metrics,
         fan_outs=fan_outs,
-        batch_size=32,
         seed=5,
     )
-    return evaluator.all_logits(model), evaluator.scores(model, graph.valid_idx)
+    before, sampled_targets.TARGETS = sampled_targets.TARGETS, 32
+    try:
+        return evaluator.all_logits(model), evaluator.scores(model, graph.valid_idx)
+    finally:
+        sampled_targets.TARGETS = before
 
 
 @pytest.mark.cases(2)

@@ -11,6 +11,7 @@ from support.graphs import lay_out, random_graph
 from support.runs import config_for, trainer_of
 
 from experiments.shared.same_run import difference
+from gsplit.engine.evaluation import sampled_targets
 from gsplit.runs import checkpoint
 from gsplit.train import loop
 from gsplit.train.summary import finish
@@ -40,12 +41,11 @@ def trained(member, config, stop_at=None, resume=False):
         seen[0] += 1
         return shared.asked_to_stop()
 
-    trainer.evaluator._stops = stops
-    if trainer.evaluator._sampled is not None:
-        trainer.evaluator._sampled._batch_size = 16
+    trainer.evaluator._stops, sampled_targets.TARGETS = stops, 16
     try:
         return (finish(trainer) if loop.train(trainer) else None), seen[0]
     finally:
+        sampled_targets.TARGETS = 1024
         member.barrier()
         os.ftruncate(shared.stop.fileno(), 0)
         member.barrier()

@@ -27,6 +27,8 @@ from gsplit.sampling.rule import FanOutOf
 
 EVALUATION = 0x4556414C
 """A tag that keeps the keys of evaluation apart from those of training."""
+TARGETS = 1024
+"""Vertices of a mini-batch."""
 
 
 class SampledTargets:
@@ -36,7 +38,6 @@ class SampledTargets:
         member: this trainer.
         loader: of what belongs to segments.
         fan_outs: of the layers L .. 1.
-        batch_size: targets of a mini-batch.
         fan_out_of: relations that have others, by number.
         precision: in which models are called.
         seed: of the run.
@@ -49,14 +50,13 @@ class SampledTargets:
         loader: SplitLoader | TypedSplitLoader,
         fan_outs: Sequence[int],
         *,
-        batch_size: int,
         precision: Precision,
         seed: int,
         goes_on: Callable[[object], bool],
         fan_out_of: FanOutOf = (),
     ) -> None:
         self._member, self._loader, self._fan_outs, self._seed = member, loader, fan_outs, seed
-        self._batch_size, self._precision, self._goes_on = batch_size, precision, goes_on
+        self._precision, self._goes_on = precision, goes_on
         rule = Neighbours(fan_out=tuple(fan_outs), fan_out_of=fan_out_of)
         self._by_relation = rule.fan_outs(len(loader.layout.graph.adjacencies))
 
@@ -74,9 +74,9 @@ class SampledTargets:
         ids = ids[np.argsort(layout.permutations[layout.graph.target][ids])]
         was_training = model.training
         model.eval()
-        own = range(self._member.rank, -(-len(ids) // self._batch_size), self._member.world)
+        own = range(self._member.rank, -(-len(ids) // TARGETS), self._member.world)
         for number in takewhile(self._goes_on, own):
-            targets = ids[number * self._batch_size : (number + 1) * self._batch_size]
+            targets = ids[number * TARGETS : (number + 1) * TARGETS]
             sampler.sample(targets, epoch=0, batch=number)
             segment = sampler.segment(0)
             inputs = self._loader.inputs(segment, None)

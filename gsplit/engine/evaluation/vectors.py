@@ -50,7 +50,6 @@ class Vectors:
         max_edges: of a chunk of exact evaluation.
         fan_outs: neighbours of each layer L .. 1 that vectors are computed from; None: all, exactly.
         fan_out_of: relations that have others, by number.
-        batch_size: targets of a mini-batch of those.
         seed: of those draws.
         stops: whether somebody has asked to stop; looked at before each chunk.
         publish: called by all trainers before features are read, where these are trained.
@@ -69,7 +68,6 @@ class Vectors:
         max_edges: int = MAX_EDGES,
         fan_outs: Sequence[int] | None = None,
         fan_out_of: FanOutOf = (),
-        batch_size: int = 4096,
         seed: int = 0,
         stops: Callable[[], bool] = never,
         publish: Callable[[], None] | None = None,
@@ -85,12 +83,7 @@ class Vectors:
             self._exact = TypedExactLevels(layout, member, loader, levels, **options)
         else:
             self._exact = ExactLevels(layout, member, loader, levels, num_layers=num_layers, **options)
-        draws: dict[str, Any] = {
-            "fan_out_of": fan_out_of,
-            "batch_size": batch_size,
-            "precision": precision,
-            "seed": seed,
-        }
+        draws: dict[str, Any] = {"fan_out_of": fan_out_of, "precision": precision, "seed": seed}
         self._sampled = (
             None if fan_outs is None else SampledTargets(member, loader, fan_outs, goes_on=self._goes_on, **draws)
         )
