@@ -72,8 +72,8 @@ class ParallelConfig(Checked):
         Only(layers_known=True),
         COST,
     ] = False
-    """full: keep the inputs of layers alone for backward, and compute all but the last again there: less memory, for
-    more time and for moving rows forward twice."""
+    """full: keep the inputs of layers for backward, with a bit a value for ReLU, and compute all but the last again
+    there: less memory, for more time and for moving rows forward twice."""
     replication: Annotated[int | None, Range(1), Only(strategy="full")] = None
     """full, 1.5d: trainers that share the sums of a row, a divisor of --gpus. By default the least above 1."""
     timeout: Annotated[float, Range(above=0, most=24 * 60)] = 30.0

@@ -13,7 +13,7 @@ from gsplit.full.common_rows import CommonRows
 from gsplit.full.routes import PlacedRoute
 from gsplit.kernels import kernels_for
 from gsplit.nn import Route
-from gsplit.nn.exchange import Link, Returned
+from gsplit.nn.exchange import Link, Returned, rows_times
 from gsplit.parallel.checker import Step
 
 
@@ -27,16 +27,18 @@ class CommonLink(Link):
     """This trainer's."""
 
     @override
-    def start_send(self, x: Tensor, route: Route, out: Tensor | None = None) -> Callable[[], Tensor]:
+    def start_send(
+        self, x: Tensor, route: Route, out: Tensor | None = None, *, factor: Tensor | None = None
+    ) -> Callable[[], Tensor]:
         assert isinstance(route, PlacedRoute)
         self._enter(Step.EXCHANGE, x, route)
-        rows = self.common.share(x.contiguous(), route.sizes)
+        rows = self.common.share(x.contiguous(), route.sizes, factor)
         received = x.new_empty((route.num_received, *x.shape[1:])) if out is None else out
         torch.index_select(rows, 0, route.places, out=received)
         return lambda: received
 
     @override
-    def start_return(self, received: Tensor, route: Route) -> Returned:
+    def start_return(self, received: Tensor, route: Route, *, factor: Tensor | None = None) -> Returned:
         assert isinstance(route, PlacedRoute)
         self._enter(Step.RETURN, received, route)
         totals = [sum(counts) for counts in route.received]
@@ -48,6 +50,8 @@ class CommonLink(Link):
                 first = sum(totals[:peer]) + sum(route.received[peer][: self.rank])
                 values, into = rows[first : first + count], route.send_rows[begin : begin + count]
                 begin += count
+                if factor is not None:
+                    values = rows_times(values, torch.arange(count, device=own.device), factor[into])
                 if own.is_floating_point():
                     width = own.shape[1:].numel()
                     by_row = values.reshape(count, width).to(own.dtype)

@@ -21,7 +21,7 @@ from torch.profiler import record_function
 
 from gsplit.host import SharedBuffer
 from gsplit.nn import ExchangeCounters
-from gsplit.nn.neighbourhood import times
+from gsplit.nn.exchange import times
 from gsplit.parallel import Member, max_over_trainers
 from gsplit.parallel.collectives import all_to_all, start_broadcast_pieces
 from gsplit.parallel.mailboxes import Mailboxes

@@ -23,7 +23,8 @@ from gsplit.full.moves import Moves, shares
 from gsplit.full.operators import Sizes, chain, product, way_of
 from gsplit.full.plans import COLUMNS, FEATURES, ROWS
 from gsplit.kernels import computed_in
-from gsplit.nn.neighbourhood import Factors, times
+from gsplit.nn.exchange import times
+from gsplit.nn.neighbourhood import Factors
 
 Coming = Callable[[], tuple[Tensor, Tensor | None]]
 """Waits for one member's edges, and gives their sources and, where they are asked for, weights."""

@@ -33,7 +33,8 @@ from gsplit.full.plans import COLUMNS, FEATURES, ROWS
 from gsplit.full.shards import Shard
 from gsplit.kernels import Edges, Sums, TwoWayEdges, computed_in, kernels_for
 from gsplit.kernels.sums import core_rests
-from gsplit.nn.neighbourhood import NO_FACTORS, Factors, times
+from gsplit.nn.exchange import times
+from gsplit.nn.neighbourhood import NO_FACTORS, Factors
 from gsplit.parallel import Grid
 
 

@@ -19,8 +19,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from gsplit.kernels import Edges, Sums, TwoWayEdges, computed_in, in_core, kernels_for
-from gsplit.nn.exchange import BatchComm, Link, Route, wants_gradient_back
-from gsplit.nn.neighbourhood import NO_FACTORS, Factors, times
+from gsplit.nn.exchange import BatchComm, Link, Route, times, wants_gradient_back
+from gsplit.nn.neighbourhood import NO_FACTORS, Factors
 
 
 class DrawnEdges(Protocol):
@@ -145,35 +145,36 @@ class _NeighbourSum(torch.autograd.Function):
     def forward(
         ctx: Any, x: Tensor, weight: Tensor | None, start: Tensor | None, token: Tensor | None, args: _SumArgs
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        ctx.args, ctx.num_own = args, x.shape[0]
-        given, x = x, times(x, args.by.sources)  # own rows, before they travel: so no factor has to
+        ctx.args, ctx.num_own, by = args, x.shape[0], args.by
         kernels, edges = kernels_for(x), args.edges.edges
         shape = (edges.num_rows, x.shape[1])
-        scaling = {"weight": None if weight is None else weight.detach(), "degrees": args.degrees}
+        scaling = {"weight": None if weight is None else weight.detach(), "degrees": args.degrees, "scale": by.sums}
         begin = None if start is None else start.detach()
+        if by.own is not None:
+            begin = x.detach()[: len(by.own)]
+        of_own: dict[str, Any] = {"start": begin, "start_scale": by.own}
         received = None
         if args.link is None or args.route is None:
             out = x.new_empty(shape)
-            kernels.sum(Sums(edges, x.detach(), None, out, start=begin, **scaling))
+            kernels.sum(Sums(edges, x.detach(), None, out, factor=by.sources, **of_own, **scaling))
         elif not args.edges.parts_are_cheap:
-            received = args.link.send(x, args.route)
-            out = x.new_empty(shape)
-            kernels.sum(Sums(edges, x.detach(), received, out, start=begin, **scaling))
+            received = args.link.send(x, args.route, factor=by.sources)
+            out, factor = x.new_empty(shape), _beside_ones(by.sources, len(received))
+            kernels.sum(Sums(edges, x.detach(), received, out, factor=factor, **of_own, **scaling))
         else:
-            arrive = args.link.start_send(x, args.route)
+            arrive = args.link.start_send(x, args.route, factor=by.sources)
             if not args.overlaps:
                 arrive = _come(arrive())
             out = x.new_empty(shape)
             from_own, from_others = args.edges.apart(len(x), order=weight is not None)
             part = out if x.dtype == computed_in(x.dtype) else torch.empty_like(out, dtype=computed_in(x.dtype))
-            kernels.sum(Sums(from_own, x.detach(), None, part, start=begin, **scaling))
+            kernels.sum(Sums(from_own, x.detach(), None, part, factor=by.sources, **of_own, **scaling))
             received = arrive()
             del arrive  # and what was sent
             kernels.sum(Sums(from_others, received, None, out, start=part, **scaling))
-        rows = (x, received) if weight is not None and weight.requires_grad else (None, None)
+        rows = (times(x, by.sources), received) if weight is not None and weight.requires_grad else (None, None)
         ctx.save_for_backward(weight, *rows)
-        own = x[: edges.num_rows] if args.own else None
-        return args.by.applied(out, given), own, None if token is None else token.clone()
+        return out, x[: edges.num_rows] if args.own else None, None if token is None else token.clone()
 
     @staticmethod
     @once_differentiable
@@ -182,9 +183,9 @@ class _NeighbourSum(torch.autograd.Function):
     ) -> tuple[Tensor | None, ...]:
         args: _SumArgs = ctx.args
         weight, x, received = ctx.saved_tensors
-        given, of_sums = of_sums, times(of_sums, args.by.sums)
-        degrees = args.degrees
+        by, degrees = args.by, args.degrees
         divisor = None if degrees is None else degrees.clamp(min=1).to(computed_in(of_sums.dtype)).reciprocal_()
+        factor = divisor if by.sums is None else by.sums
         grad_x = grad_weight = None
         link = None if grad_token is None else args.link
         if ctx.needs_input_grad[0] or link is not None:
@@ -194,22 +195,25 @@ class _NeighbourSum(torch.autograd.Function):
                 ctx.num_own,
                 args.route,
                 link,
-                start=of_own,
-                factor=divisor,
+                start=of_own if by.own is None else of_sums[: len(by.own)],
+                start_scale=by.own,
+                factor=factor,
+                scale=by.sources,
                 weight=weight,
                 overlaps=args.overlaps,
             )
-            if args.by.sources is not None:
-                grad_x.mul_(args.by.sources.unsqueeze(1))
-            if args.by.own is not None:
-                grad_x[: len(given)] += times(given, args.by.own)
         if ctx.needs_input_grad[1]:
             grad_weight = kernels_for(of_sums).dot(args.edges.edges, x, received, of_sums, weight.shape[1])
-            if divisor is not None:
-                grad_weight *= divisor[args.edges.edges.rows()].unsqueeze(1)
+            if factor is not None:
+                grad_weight *= factor[args.edges.edges.rows()].unsqueeze(1)
             grad_weight = grad_weight.to(weight.dtype)
-        grad_start = given if ctx.needs_input_grad[2] else None
+        grad_start = of_sums if ctx.needs_input_grad[2] else None
         return (grad_x if ctx.needs_input_grad[0] else None), grad_weight, grad_start, grad_token, None
+
+
+def _beside_ones(factor: Tensor | None, count: int) -> Tensor | None:
+    """The factors of own rows, and of so many that are multiplied already."""
+    return None if factor is None else torch.cat([factor, factor.new_ones(count)])
 
 
 def summed_back(
@@ -220,7 +224,9 @@ def summed_back(
     link: Link | None,
     *,
     start: Tensor | None = None,
+    start_scale: Tensor | None = None,
     factor: Tensor | None = None,
+    scale: Tensor | None = None,
     weight: Tensor | None = None,
     finish: Callable[[Tensor, int], None] | None = None,
     overlaps: bool = True,
@@ -236,7 +242,9 @@ def summed_back(
         num_own: number of own sources.
         route, link: of the exchange that brought the other rows; no link: nothing is sent back.
         start: [at most num_own, D] what the gradients of the first own sources begin with.
+        start_scale: [len(start)] by which that is multiplied.
         factor: [N] by which the gradients of the destinations are multiplied.
+        scale: [num_own] by which the sums of those are multiplied.
         weight: [E, H] weights of the edges.
         finish: adds to gradients of sources [n, D], of which the first has the number that it is given, what else
             there is, before any is sent.
@@ -249,27 +257,30 @@ def summed_back(
     edges = two_way.transposed if weight is None else two_way.transposed_with_order
     until_finished = grad.dtype if finish is None else dtype
 
-    def gradients(of: Edges, first: int, start: Tensor | None, dtype: torch.dtype) -> Tensor:
+    def gradients(
+        of: Edges, first: int, dtype: torch.dtype, scale: Tensor | None = scale, start: Tensor | None = start
+    ) -> Tensor:
         out = grad.new_empty((of.num_rows, grad.shape[1]), dtype=dtype)
-        kernels.sum(Sums(of, grad, None, out, start=start, factor=factor, weight=weight))
+        by = None if start is None else start_scale
+        kernels.sum(Sums(of, grad, None, out, start=start, start_scale=by, factor=factor, scale=scale, weight=weight))
         if finish is not None:
             finish(out, first)
         return out
 
     if link is None or route is None:
-        return gradients(edges.from_row(0, num_own), 0, start, until_finished).to(grad.dtype)
+        return gradients(edges.from_row(0, num_own), 0, until_finished).to(grad.dtype)
     if two_way.parts_are_cheap and (finish is None or not in_core(grad)):
         of_own, of_others = two_way.transposed_apart(num_own, order=weight is not None)
-        received = gradients(of_others, num_own, None, until_finished)
-        add_returned = link.start_return(received.to(grad.dtype), route)
+        received = gradients(of_others, num_own, until_finished, scale=None, start=None)
+        add_returned = link.start_return(received.to(grad.dtype), route, factor=scale)
         if not overlaps:
             del received
             add_returned.arrive()
         # Not float32 beside the rounded ones: on the CPU a step's peak is here.
-        own = gradients(of_own, 0, start, grad.dtype if in_core(grad) else dtype)
+        own = gradients(of_own, 0, grad.dtype if in_core(grad) else dtype)
     else:
-        out = gradients(edges, 0, start, dtype)
+        out = gradients(edges, 0, dtype, scale=_beside_ones(scale, edges.num_rows - num_own))
         own = out[:num_own]
-        add_returned = link.start_return(out[num_own:].to(grad.dtype), route)
+        add_returned = link.start_return(out[num_own:].to(grad.dtype), route, factor=scale)
     add_returned(own)
     return own.to(grad.dtype)

@@ -241,8 +241,6 @@ class Block(Neighbourhood):
 
     @override
     def normalised_sum(self, x: Tensor, by: Factors, *, weighted: bool = False) -> Tensor:
-        if x.dtype != computed_in(x.dtype):  # each operation rounds into a copy anyway
-            return super().normalised_sum(x, by, weighted=weighted)
         return self._summed(x, weight=self._edge_factors(x, weighted=weighted), by=by)
 
     @override

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from gsplit.kernels import Sums, TwoWayEdges, computed_in, kernels_for
+from gsplit.kernels import Edges, Sums, TwoWayEdges, computed_in, kernels_for
 from gsplit.parallel.between_hosts import NORM, SENT
 from gsplit.parallel.checker import CollectiveChecker, Step
 from gsplit.parallel.collectives import Group, all_reduce, size_of, start_all_to_all
@@ -99,23 +99,26 @@ class Link:
     dtype: torch.dtype | None = None
     """Type in which rows and gradients of floating numbers travel; None: their own. Sums are taken in their own."""
 
-    def send(self, x: Tensor, route: Route, out: Tensor | None = None) -> Tensor:
+    def send(self, x: Tensor, route: Route, out: Tensor | None = None, *, factor: Tensor | None = None) -> Tensor:
         """The rows received from trainer 0, 1, ..., [received rows, ...]; see :meth:`start_send`."""
-        return self.start_send(x, route, out)()
+        return self.start_send(x, route, out, factor=factor)()
 
-    def start_send(self, x: Tensor, route: Route, out: Tensor | None = None) -> Callable[[], Tensor]:
+    def start_send(
+        self, x: Tensor, route: Route, out: Tensor | None = None, *, factor: Tensor | None = None
+    ) -> Callable[[], Tensor]:
         """Begin to send rows, and to receive those of the others.
 
         Args:
             x: [own rows, ...] rows of this trainer.
             route: which of them go where, or sums of them.
             out: where the received rows go; by default memory of their own.
+            factor: [own rows] by which they are multiplied before they travel, in the type they are added up in.
 
         Returns:
             Function that waits for the rows of trainer 0, 1, ..., and gives them, [received rows, ...].
         """
         self._enter(Step.EXCHANGE, x, route)
-        sent = self._packed(_rows_to_send(x.detach(), route))
+        sent = self._packed(_rows_to_send(x.detach(), route, factor))
         received = x.new_empty((route.num_received, *x.shape[1:])) if out is None else out
         arrived = received if sent.dtype == x.dtype else torch.empty_like(received, dtype=sent.dtype)
         wait = start_all_to_all(arrived, sent, route.receive_counts, route.send_counts, self.group)
@@ -128,12 +131,13 @@ class Link:
 
         return rows
 
-    def start_return(self, received: Tensor, route: Route) -> Returned:
+    def start_return(self, received: Tensor, route: Route, *, factor: Tensor | None = None) -> Returned:
         """Begin to send back what belongs to received rows.
 
         Args:
             received: [received rows, ...], for the trainers that sent these rows.
             route: of the rows.
+            factor: [own rows] by which what comes back is multiplied, before it is added.
 
         Returns:
             What adds to [own rows, ...] what the others send back.
@@ -150,8 +154,11 @@ class Link:
             if route.sums is not None:
                 weight = route.sum_weight
                 edges = route.sums.transposed if weight is None else route.sums.transposed_with_order
-                kernels_for(own).sum(Sums(edges, values, None, own, start=own, weight=weight))
+                scale = None if factor is None else factor[: edges.num_rows]
+                kernels_for(own).sum(Sums(edges, values, None, own, start=own, weight=weight, scale=scale))
             elif own.is_floating_point():
+                if factor is not None:
+                    values = rows_times(values, torch.arange(len(values), device=own.device), factor[route.send_rows])
                 flat, by_row = (x.flatten(1) if x.dim() > 1 else x.unsqueeze(1) for x in (own, values))
                 kernels_for(own).add(flat, route.send_rows, by_row, route.send_counts)  # a peer wants a row once
             else:
@@ -316,12 +323,27 @@ def scatter_back(rows: Tensor, num_own: int, route: Route, comm: BatchComm) -> T
     return _folded(rows, num_own, route, comm.link)
 
 
-def _rows_to_send(x: Tensor, route: Route) -> Tensor:
+def _rows_to_send(x: Tensor, route: Route, factor: Tensor | None) -> Tensor:
     if route.sums is None:
-        return x.index_select(0, route.send_rows)
+        rows = route.send_rows
+        return x.index_select(0, rows) if factor is None else rows_times(x, rows, factor[rows])
     out = x.new_empty((sum(route.send_counts), x.shape[1]))
-    kernels_for(x).sum(Sums(route.sums.edges, x, None, out, weight=route.sum_weight))
+    kernels_for(x).sum(Sums(route.sums.edges, x, None, out, weight=route.sum_weight, factor=factor))
     return out
+
+
+def rows_times(x: Tensor, rows: Tensor, by: Tensor) -> Tensor:
+    """``by_i x[rows_i]`` [n, ...] in the type of x: sums of one row each, with no wider copy."""
+    flat = x.flatten(1)
+    out = flat.new_empty((len(rows), flat.shape[1]))
+    indptr = torch.arange(len(rows) + 1, dtype=torch.int32, device=x.device)
+    kernels_for(flat).sum(Sums(Edges(indptr=indptr, indices=rows.int()), flat, None, out, scale=by))
+    return out.view(len(rows), *x.shape[1:])
+
+
+def times(x: Tensor, by: Tensor | None) -> Tensor:
+    """``by_v x_v`` for rows x [n, D] and by [n], in the type of the rows; x itself for None."""
+    return x if by is None else (x * by.unsqueeze(1)).to(x.dtype)
 
 
 def _beside(x: Tensor, route: Route, link: Link) -> Tensor:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from gsplit.kernels import StoredRows, copied
-from gsplit.nn.exchange import BatchComm
+from gsplit.nn.exchange import BatchComm, times
 from gsplit.nn.rowwise.activation import Finish
 from gsplit.nn.rowwise.dense import linear
 
@@ -53,11 +53,6 @@ class Factors:
 
 NO_FACTORS = Factors()
 """Factors of plain sums: none."""
-
-
-def times(x: Tensor, by: Tensor | None) -> Tensor:
-    """``by_v x_v`` for rows x [n, D] and by [n], in the type of the rows; x itself for None."""
-    return x if by is None else (x * by.unsqueeze(1)).to(x.dtype)
 
 
 class Neighbourhood(ABC):

@@ -252,7 +252,7 @@ def _end(request: Request, files: list[int]) -> None:
     try:
         _live(request, files)
     except SystemExit as end:
-        code = end.code or 0
+        code = 0 if end.code is None else end.code
     if not isinstance(code, int):
         sys.exit(code)
     vars(threading)["_shutdown"]()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -20,6 +21,8 @@ from gsplit.host import die_with_parent
 
 NUMBER_BYTES = 4
 """Of a file's number among those that are still to be run."""
+SECONDS_TO_END = 120
+"""Seconds that processes have to end, once all tests have."""
 
 
 def run(session: pytest.Session, count: int, begin: Callable[[], None]) -> None:
@@ -95,17 +98,31 @@ class _Line:
         self._reports = []
 
     def pytest_warning_recorded(self, warning_message, when, nodeid, location):
+        if when != "runtest":
+            return  # of the time before, which has told it
         told = str(warning_message.message), warning_message.category
         place = warning_message.filename, warning_message.lineno
         self._line.send(("warns", (*told, *place), when, nodeid, location))
 
 
 def _report(session: pytest.Session, workers: dict[Connection, int]) -> None:
-    """Report what the workers say, and one that ends before its time as a failure of its test."""
+    """Report what the workers say; what none of them has run to its end, and one that fails at its own, is a failure.
+
+    Raises:
+        Failed: for a worker that ends otherwise than its tests did.
+    """
     config, hook = session.config, session.config.hook
+    left = {item.nodeid: item.location for item in session.items}
     running: dict[Connection, Any] = {}
+    failed: dict[Connection, bool] = {}
+    ends = []
     while workers:
-        ready: list[Any] = wait(list(workers))
+        ready: list[Any] = wait(list(workers), None if left or running else SECONDS_TO_END)
+        if not ready:
+            ends.append("a process of tests did not end")
+            for pid in workers.values():
+                os.kill(pid, signal.SIGKILL)
+            break
         for line in ready:
             try:
                 kind, *said = line.recv()
@@ -113,9 +130,10 @@ def _report(session: pytest.Session, workers: dict[Connection, int]) -> None:
                 code = os.waitstatus_to_exitcode(os.waitpid(workers.pop(line), 0)[1])
                 if line in running:
                     nodeid, location = running.pop(line)
+                    del left[nodeid]
                     _fail(hook, nodeid, location, f"the process of this test ended with code {code}")
-                elif code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
-                    raise session.Failed(f"a process of tests ended with code {code} after its last test") from None
+                elif code != failed.get(line, False):
+                    ends.append(f"a process of tests ended with code {code} after its last test")
                 continue
             if kind == "begins":
                 running[line] = said
@@ -126,12 +144,20 @@ def _report(session: pytest.Session, workers: dict[Connection, int]) -> None:
                 hook.pytest_warning_recorded.call_historic(kwargs={"warning_message": warning, **names})
             else:
                 nodeid, location = running.pop(line)
+                del left[nodeid]
                 for data in said[0]:
                     report = hook.pytest_report_from_serializable(config=config, data=data)
                     hook.pytest_runtest_logreport(report=report)
+                    failed[line] = failed.get(line, False) or report.failed
                 hook.pytest_runtest_logfinish(nodeid=nodeid, location=location)
         if session.shouldfail:
             raise session.Failed(session.shouldfail)
+    for nodeid, location in left.items():
+        hook.pytest_runtest_logstart(nodeid=nodeid, location=location)
+        _fail(hook, nodeid, location, "no process has run this test")
+    if ends:
+        session.shouldfail = "; ".join(ends)
+        raise session.Failed(session.shouldfail)
 
 
 def _fail(hook: Any, nodeid: str, location: Any, why: str) -> None:

@@ -30,6 +30,7 @@ FILES = {
     "b": "import warnings\ndef test_warns(): warnings.warn('of it')\ndef test_speaks(): print('aloud'); 1 / 0\n",
     "c": "import pytest\n@pytest.mark.skip(reason='a reason')\ndef test_skipped(): pass\n",
     "d": "import os\ndef test_before(): pass\ndef test_dies(): os._exit(7)\ndef test_after(): pass\n",
+    "e": "import atexit, os\ndef test_leaves_something(): atexit.register(os._exit, 1)\n",
 }
 
 
@@ -71,7 +72,14 @@ def test_a_process_that_dies_is_a_failure_of_its_test(said):
     code, text = said("d")
     assert code == 1
     assert "the process of this test ended with code 7" in text
-    assert re.search(r"^1 failed, 1 passed in", text, re.MULTILINE)
+    assert "no process has run this test" in text
+    assert re.search(r"^2 failed, 1 passed in", text, re.MULTILINE)
     code, text = said("d", "-vvv", "-k", "before")
     assert code == 1
     assert re.search("1 passed, .*1 error in", text)  # of the end of its session
+
+
+def test_a_process_that_fails_after_its_last_test_fails_all(said):
+    code, text = said("ae", "-k", "passes or leaves")
+    assert code == 1
+    assert "a process of tests ended with code 1 after its last test" in text

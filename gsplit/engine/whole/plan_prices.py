@@ -35,6 +35,7 @@ def work_of(run: Run, layout: Layout, levels: Levels, model: nn.Module) -> Work:
     return replace(
         numbers,
         sizes=levels.sizes,
+        near=rows_near(layout.graph),
         by_owner=edges_by_owner(layout, levels),
         needed={
             layer: covers[layer].sent_PP if numbers.covers else needed_rows(layout.graph, levels, layer)
@@ -96,7 +97,8 @@ def numbers_of(run: Run, layout: Layout, model: nn.Module) -> Work:
 
 def rows_near(graph: GraphArrays) -> NDArray[np.float64]:
     """The rows m out of which edges of a place read, [places]: by chance, E edges find ``m (1 - exp(-E / m))``."""
-    count = min(TOGETHER, len(graph.indices))
+    if not (count := min(TOGETHER, len(graph.indices))):
+        return np.ones(1)
     starts = np.unique(np.linspace(0, len(graph.indices) - count, PLACES).astype(np.int64))
     distinct = np.array([len(np.unique(graph.indices[start : start + count])) for start in starts], np.float64)
     low, high = np.minimum(1.0, distinct), np.full(len(starts), max(1.0, graph.num_vertices))

@@ -36,7 +36,7 @@ COPIES = {"to_columns": 3.5, "gather": 0.5, "reduce_scatter": 1.5, "to_rows": 2.
 OF_ROWS = 1.5
 """Copies of a byte of rows that are sent by themselves: put together, and gradients added where they belong."""
 FACTORS = 2.5
-"""Passes over the own rows that factors take, in copies; where rows lie in common they are made on the way."""
+"""Passes over the own rows that factors take on grids, in copies; elsewhere they are made on the way."""
 WEIGHT_PRODUCTS = 3
 """Products with weights of a layer: forward, and two gradients."""
 MEETING = 0.2
@@ -159,7 +159,8 @@ def _sums(plan: GridPlan, work: Work, rank: int, layer: int, columns: int, by: M
         seconds = own * by.copied_byte + (MEETING * by.message if work.trainers > 1 else 0)
     else:
         panel = shares(columns, plan.grid.size(FEATURES))[plan.grid.coordinate(rank, FEATURES)]
-        copied, columns = made * panel * work.row_itemsize + own * FACTORS * work.scales, panel
+        passes = FACTORS * (work.scales and not plan.of_all_sources)
+        copied, columns = made * panel * work.row_itemsize + own * passes, panel
         seconds = copied * by.copied_byte
     if not panel:
         return seconds

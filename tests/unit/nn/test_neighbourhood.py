@@ -103,7 +103,7 @@ def widths_exchanged(monkeypatch, conv, width):
     """The shape of each row that a convolution exchanges."""
     shapes = []
 
-    def start_send(self, x, route, out=None):
+    def start_send(self, x, route, out=None, **options):
         shapes.append(tuple(x.shape[1:]))
         return lambda: x.new_zeros(route.num_received, *x.shape[1:])
 
