@@ -33,6 +33,9 @@ from gsplit.limits import usable_cores
 
 COPIES = {"to_columns": 3.5, "gather": 0.5, "reduce_scatter": 1.5, "to_rows": 2.0, "edges": 0.0, "pointers": 0.0}
 """Copies of a byte that a move sends: columns are cut out of rows and set side by side again, sums added up."""
+BY_BROADCAST = 0.6
+"""A byte that is broadcast, in bytes of an all-to-all."""
+BROADCAST = ("gather", "edges", "pointers")
 OF_ROWS = 1.5
 """Copies of a byte of rows that are sent by themselves: put together, and gradients added where they belong."""
 FACTORS = 2.5
@@ -109,10 +112,7 @@ def collectives(plan: GridPlan, width: Widths) -> float:
 
     forwards, backwards = width.forwards * (width.forward > 0), int(width.backward > 0)
     if plan.of_all_sources:
-        of_sums = (
-            2 if plan.algorithm == "1d-sparse" else 0
-        )  # some of what is sent is summed first, and dealt out again
-        return (forwards + backwards) * (beside(plan.grid.world) + of_sums)
+        return (forwards + backwards) * beside(plan.grid.world)
     rows, columns, features = plan.sizes
     around = 2 * waited_for(features)
     if plan.graph_moves:  # pointers of all, and edges of one after another
@@ -127,7 +127,8 @@ def seconds_of_bytes(counts: Mapping[str, int], by: MachinePrices) -> float:
     by_move = {move: sent_bytes(counts, move) for move in COPIES}
     of_rows = sent_bytes(counts) - sum(by_move.values())
     copies = of_rows * OF_ROWS + sum(COPIES[move] * number for move, number in by_move.items())
-    return sent_bytes(counts) * by.sent_byte + copies * by.copied_byte
+    saved = (1 - BY_BROADCAST) * sum(by_move[move] for move in BROADCAST)
+    return (sent_bytes(counts) - saved) * by.sent_byte + copies * by.copied_byte
 
 
 def seconds_of_weights(work: Work, by: MachinePrices) -> float:
