@@ -42,7 +42,7 @@ HIDDEN, LAYERS, WIDTH, CLASSES = 64, 3, 64, 16
 """Widths of the layers, and of drawn features and labels of a graph without."""
 EPOCHS = 10**7
 """A run of so many is long enough for trials, whatever the graph."""
-ROUNDS = 2
+ROUNDS = 5
 
 
 def measure(data: Path, work: Path, *, quick: bool, seed: int = 0) -> dict[str, Any]:

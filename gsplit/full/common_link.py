@@ -51,7 +51,7 @@ class CommonLink(Link):
                 values, into = rows[first : first + count], route.send_rows[begin : begin + count]
                 begin += count
                 if factor is not None:
-                    values = rows_times(values, torch.arange(count, device=own.device), factor[into])
+                    values = rows_times(values, None, factor[into])
                 if own.is_floating_point():
                     width = own.shape[1:].numel()
                     by_row = values.reshape(count, width).to(own.dtype)

@@ -158,7 +158,7 @@ class Link:
                 kernels_for(own).sum(Sums(edges, values, None, own, start=own, weight=weight, scale=scale))
             elif own.is_floating_point():
                 if factor is not None:
-                    values = rows_times(values, torch.arange(len(values), device=own.device), factor[route.send_rows])
+                    values = rows_times(values, None, factor[route.send_rows])
                 flat, by_row = (x.flatten(1) if x.dim() > 1 else x.unsqueeze(1) for x in (own, values))
                 kernels_for(own).add(flat, route.send_rows, by_row, route.send_counts)  # a peer wants a row once
             else:
@@ -332,13 +332,13 @@ def _rows_to_send(x: Tensor, route: Route, factor: Tensor | None) -> Tensor:
     return out
 
 
-def rows_times(x: Tensor, rows: Tensor, by: Tensor) -> Tensor:
-    """``by_i x[rows_i]`` [n, ...] in the type of x: sums of one row each, with no wider copy."""
-    flat = x.flatten(1)
-    out = flat.new_empty((len(rows), flat.shape[1]))
-    indptr = torch.arange(len(rows) + 1, dtype=torch.int32, device=x.device)
-    kernels_for(flat).sum(Sums(Edges(indptr=indptr, indices=rows.int()), flat, None, out, scale=by))
-    return out.view(len(rows), *x.shape[1:])
+def rows_times(x: Tensor, rows: Tensor | None, by: Tensor) -> Tensor:
+    """``by_i x[rows_i]`` [n, ...] in the type of x; None: all rows. Sums of one row each, with no wider copy."""
+    flat, ends = x.flatten(1), torch.arange(len(by) + 1, dtype=torch.int32, device=x.device)
+    out = flat.new_empty((len(by), flat.shape[1]))
+    indices = ends[:-1] if rows is None else rows.int()
+    kernels_for(flat).sum(Sums(Edges(indptr=ends, indices=indices), flat, None, out, scale=by))
+    return out.view(len(by), *x.shape[1:])
 
 
 def times(x: Tensor, by: Tensor | None) -> Tensor:

@@ -15,13 +15,14 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from typing_extensions import override
 
 from gsplit.engine.components import Components
 from gsplit.engine.gridded.held_sets import EdgesOfSet, Held
 from gsplit.engine.gridded.subgraph_batches import Cut, SubgraphBatches
-from gsplit.engine.whole.rotated_batch import DROPPED, RotatedMiniBatch, summed_over
+from gsplit.engine.whole.rotated_batch import DROPPED, RotatedMiniBatch, inverse_root, summed_over
 from gsplit.full import GridPlan
 from gsplit.full.moves import Moves
 from gsplit.full.rotation import Ends, Planes, Relaid, Rotated, RotatedLayer, orders_of, roles_of
@@ -111,7 +112,9 @@ class TurningPlanes(SubgraphBatches):
             return _Factors(sums=1 / _or_one(loop + drawn))
         everyone, degrees_of = np.concatenate(held.vertices), self._components.edges.host_degrees_of
         degrees = degrees_of(everyone[rows])
-        sums, of_sources = _inverse_root(loop + degrees), _inverse_root(loop + degrees_of(everyone[sources]))
+        sums, of_sources = (
+            inverse_root(torch.from_numpy(loop + each)).numpy() for each in (degrees, degrees_of(everyone[sources]))
+        )
         if into.estimates:
             return _Factors(sums, of_sources)
         missing = _or_one(degrees) / _or_one(drawn)  # loops are not among the edges that this makes up for
@@ -132,8 +135,3 @@ class _Factors(NamedTuple):
 def _or_one(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """The values, but 1 where there is nothing to divide by."""
     return np.where(values > 0, values, 1)
-
-
-def _inverse_root(degrees: NDArray[np.float64]) -> NDArray[np.float64]:
-    """``degrees ** -0.5``, and 0 where there is no degree."""
-    return np.where(degrees > 0, _or_one(degrees) ** -0.5, 0)
