@@ -5,7 +5,8 @@
 
 Every row gets the ``dataset``, ``model``, ``hidden``, ``heads``, ``trainers`` and ``batch`` of its comparison, so
 that one record holds several. ``tables`` are those of the file (docs/formats.md), and ``graphs``: the
-``dataset`` and ``balance_train_targets`` of its parts. ``--machine`` is a key of machines.json.
+``dataset`` and ``balance_train_targets`` of its parts. Of sweeps it has ratios alone, what others took over what we
+did. ``--machine`` is a key of machines.json.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from experiments.ablation.config import AblationConfig
-from experiments.compare.config import CompareConfig
+from experiments.compare.config import OURS, CompareConfig
 from experiments.compare.report import settings_of
 from experiments.shared.results import write_json
 from gsplit import cli
@@ -34,6 +35,8 @@ KINDS: dict[str, tuple[type[Checked], tuple[str, ...]]] = {
     "ablation": (AblationConfig, ("changes", "ratios", "exchange", "noise", "not_run")),
 }
 """Experiment -> its flags, and the tables that are kept."""
+SWEEPS = {"by_cache": "cache_percent", "by_batch": "batch_size"}
+"""Tables of sweeps, and what is varied in each."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +73,9 @@ def record_of(
         own |= {"trainers": settings["gpus"], "batch": settings["batch_size"]}
         tables["graphs"].append({**own, "balance_train_targets": quality["balance_train_targets"]})
         for name in kept:
-            tables[name] += [{**own, **row} for row in result["tables"].get(name, [])]
+            rows = result["tables"].get(name, [])
+            swept = SWEEPS.get(name)
+            tables[name] += [{**own, **row} for row in (over_ours(rows, swept) if swept else rows)]
     return {
         "commands": [command_of(kind_of(result), result["settings"]) for result in results],
         "date": date,
@@ -79,6 +84,32 @@ def record_of(
         "source": "--json",
         "tables": tables,
     }
+
+
+def over_ours(rows: list[dict[str, Any]], swept: str) -> list[dict[str, Any]]:
+    """What others took of a sweep over what we took by the same value of what is varied; seconds are no results.
+
+    Args:
+        rows: of ``by_cache`` or ``by_batch``.
+        swept: the key of what is varied.
+
+    Returns:
+        For each other system and value ``epoch``, ``edges`` and ``loaded``, which is None where we load nothing.
+    """
+    ours = {row[swept]: row for row in rows if row["system"] == OURS}
+    return [
+        {
+            "system": row["system"],
+            swept: row[swept],
+            "rounds": row["rounds"],
+            **{
+                name: round(row[key] / ours[row[swept]][key], 4) if ours[row[swept]][key] else None
+                for name, key in (("epoch", "epoch_s"), ("edges", "edges"), ("loaded", "loaded_bytes"))
+            },
+        }
+        for row in rows
+        if row["system"] != OURS
+    ]
 
 
 def kind_of(result: dict[str, Any]) -> str:

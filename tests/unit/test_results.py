@@ -77,12 +77,12 @@ def test_a_change_of_the_data_of_a_picture_is_noticed(docs):
     assert results.undrawn(docs) == {}
     data = docs / "results" / "data" / "comparison_avx2.json"
     record = json.loads(data.read_text())
-    changed = record["tables"]["by_cache"][0]
-    assert changed["epoch"] != 9
-    changed["epoch"] = 9
+    changed = record["tables"]["accuracy"][0]
+    assert changed["valid_accuracy"] != 0.9
+    changed["valid_accuracy"] = 0.9
     data.write_text(json.dumps(record))
     found = results.undrawn(docs)
-    assert [path.name for path in found] == ["epoch-by-cache.svg"]
+    assert [path.name for path in found] == ["accuracy-by-time.svg"]
     for path, (spec, rows) in found.items():
         pictures.draw(path, rows, spec)
         assert path.read_text().count("<path") > 10

@@ -42,6 +42,22 @@ def test_a_record_holds_several_comparisons(tmp_path):
     assert record["versions"] == {"torch": "2.13.0"}
 
 
+def test_of_a_sweep_ratios_are_kept():
+    """What others took over what we took by the same value; nothing loaded gives no ratio."""
+    swept = {"cache_percent": (0, 25), "epoch_s": (2.0, 1.0), "edges": (8, 8), "loaded_bytes": (40, 0)}
+    rows = [
+        {"system": system, "rounds": 3, **{key: values[place] * by for key, values in swept.items()}}
+        for system, by in (("gsplit", 1), ("quiver", 1.5))
+        for place in range(2)
+    ]
+    for row, percent in zip(rows, (0, 25, 0, 25), strict=True):
+        row["cache_percent"] = percent
+    assert comparison_record.over_ours(rows, "cache_percent") == [
+        {"system": "quiver", "cache_percent": 0, "rounds": 3, "epoch": 1.5, "edges": 1.5, "loaded": 1.5},
+        {"system": "quiver", "cache_percent": 25, "rounds": 3, "epoch": 1.5, "edges": 1.5, "loaded": None},
+    ]
+
+
 def test_no_record_of_what_is_no_comparison(tmp_path):
     (tmp_path / "other.json").write_text("{}")
     for name in ("other.json", "nowhere.json"):
