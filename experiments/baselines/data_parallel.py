@@ -18,7 +18,7 @@ import random
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mean
 from typing import Any, NoReturn, Protocol
@@ -31,7 +31,13 @@ from torch import Tensor, nn
 
 from experiments.baselines.workload import STAGES, Epoch, Order, Outcome, Setting, Workload
 
-MODULES = {"dgl": "experiments.baselines.dgl_training", "pyg": "experiments.baselines.pyg_training"}
+MODULES = {
+    "dgl": "experiments.baselines.dgl_training",
+    "dgl subgraphs": "experiments.baselines.dgl_subgraphs",
+    "pyg": "experiments.baselines.pyg_training",
+    "pyg ways": "experiments.baselines.pyg_ways",
+    "whole graph": "experiments.baselines.whole_graph",
+}
 """System -> the module whose ``make(workload, setting, rank)`` gives a :class:`Baseline`."""
 
 
@@ -40,7 +46,7 @@ class Loaded:
     """A mini-batch with its feature rows."""
 
     arguments: tuple[Any, ...]
-    """What the model is called with; logits of the targets come first in what it returns."""
+    """What the model is called with; logits of the targets come first in what it returns, or are all of it."""
     labels: Tensor
     """int64 [targets]"""
     edges: int
@@ -173,7 +179,7 @@ def train_epoch(
     )
 
 
-def together(epochs: list[Epoch], accuracies: dict[str, float]) -> Epoch:
+def together(epochs: list[Epoch]) -> Epoch:
     """An epoch of all trainers: the longest time, means of stages, sums of counts."""
     return Epoch(
         seconds=max(epoch.seconds for epoch in epochs),
@@ -183,8 +189,6 @@ def together(epochs: list[Epoch], accuracies: dict[str, float]) -> Epoch:
         loaded_bytes=sum(epoch.loaded_bytes for epoch in epochs),
         reduced_bytes=sum(epoch.reduced_bytes for epoch in epochs),
         loss=mean(epoch.loss or 0.0 for epoch in epochs),
-        valid_accuracy=accuracies.get("valid"),
-        test_accuracy=accuracies.get("test"),
     )
 
 
@@ -213,22 +217,25 @@ def train(rank: int, folder: Path, make: Make | None = None) -> None:
     baseline = make(workload, order.setting, rank)
     seed_all((workload.seed + 1) * 1000 + rank)
     if workload.check:
-        found = [baseline.fault() if rank == 0 else None]  # by one alone: corrupt blocks may crash the process
-        dist.broadcast_object_list(found, src=0)
-        if found[0] is not None:
+        fault = [baseline.fault() if rank == 0 else None]  # by one alone: corrupt blocks may crash the process
+        dist.broadcast_object_list(fault, src=0)
+        if fault[0] is not None:
             if rank == 0:
-                Outcome(fault=found[0]).write(folder / "outcome.json")
+                Outcome(fault=fault[0]).write(folder / "outcome.json")
             leave()
     model = nn.parallel.DistributedDataParallel(baseline.model)
     reducer = Reducer(model)
-    optimizer = torch.optim.Adam(model.parameters(), lr=workload.lr)
-    epochs = []
-    for number in range(workload.epochs):
-        own = train_epoch(baseline, model, optimizer, reducer, number, mixed=workload.mixed)
+    optimizer = torch.optim.Adam(model.parameters(), lr=workload.lr, weight_decay=workload.weight_decay)
+    epochs: list[Epoch] = []
+    while not workload.ends_after(epochs):
+        own = train_epoch(baseline, model, optimizer, reducer, len(epochs), mixed=workload.mixed)
         all_own: list[Any] = [None] * workload.trainers
         dist.all_gather_object(all_own, own)
-        accuracies = accuracies_of(baseline) if workload.evaluate and rank == 0 else {}
-        epochs.append(together(all_own, accuracies))
+        epoch = together(all_own)
+        epochs.append(epoch)
+        if workload.validates_after(epochs) and rank == 0:
+            found = accuracies_of(baseline)
+            epochs[-1] = replace(epoch, valid_accuracy=found.get("valid"), test_accuracy=found.get("test"))
     if rank == 0:
         Outcome(epochs=epochs).write(folder / "outcome.json")
     leave()

@@ -33,13 +33,15 @@ CHECKED = 4
 class Net(nn.Module):
     """Layers of one convolution, with activation and dropout between them."""
 
-    def __init__(self, convs: list[nn.Module], *, elu: bool, dropout: float) -> None:
+    def __init__(self, convs: list[nn.Module], *, elu: bool, dropout: float, input_dropout: float) -> None:
         super().__init__()
         self.convs = nn.ModuleList(convs)
         self.activation = F.elu if elu else F.relu
-        self.dropout = nn.Dropout(dropout)
+        self.input_dropout, self.dropout = nn.Dropout(input_dropout), nn.Dropout(dropout)
 
-    def forward(self, blocks: list[Any], x: Tensor) -> Tensor:
+    def forward(self, blocks: list[Any], x: Tensor, targets: Tensor | None = None) -> Tensor:
+        """Logits of the last block's destinations, or of those rows of them that are ``targets``."""
+        x = self.input_dropout(x)
         last = len(self.convs) - 1
         for layer, (conv, block) in enumerate(zip(self.convs, blocks, strict=True)):
             x = conv(block, x)
@@ -47,7 +49,7 @@ class Net(nn.Module):
                 x = x.flatten(1) if layer < last else x.mean(1)
             if layer < last:
                 x = self.dropout(self.activation(x))
-        return x
+        return x if targets is None else x[targets]
 
 
 def net(workload: Workload, num_features: int, num_classes: int) -> Net:
@@ -69,7 +71,7 @@ def net(workload: Workload, num_features: int, num_classes: int) -> Net:
             convs.append(conv)
         else:  # the mean of the in-neighbours, projected
             convs.append(GraphConv(width_in, width_out, norm="right", allow_zero_in_degree=True))
-    return Net(convs, elu=workload.model == "gat", dropout=workload.dropout)
+    return Net(convs, elu=workload.model == "gat", dropout=workload.dropout, input_dropout=workload.input_dropout)
 
 
 class DGLTraining:
@@ -82,7 +84,7 @@ class DGLTraining:
         self._workload = workload
         form = next(form for form in FORMS if form.name == setting.form)
         self.ahead = setting.workers > 0
-        self._stored = StoredGraph(Path(workload.store), mixed=workload.mixed)
+        self._stored = StoredGraph(Path(workload.store), mixed=workload.mixed, normalized=workload.normalize_features)
         indptr, indices = arrays_of_bits(Path(workload.store), form.bits)
         dtype = torch.int32 if form.bits == 32 else torch.int64
         arrays = (torch.from_numpy(indptr), torch.from_numpy(indices), torch.empty(0, dtype=dtype))

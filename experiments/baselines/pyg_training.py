@@ -54,20 +54,24 @@ class Net(nn.Module):
             else:  # of gcn the mean of the in-neighbours, projected
                 self.convs.append(SAGEConv(width_in, width_out, root_weight=workload.model == "sage"))
         self.activation = F.elu if workload.model == "gat" else F.relu
-        self.dropout = nn.Dropout(workload.dropout)
+        self.input_dropout, self.dropout = nn.Dropout(workload.input_dropout), nn.Dropout(workload.dropout)
 
     def after(self, layer: int, x: Tensor) -> Tensor:
         """What follows the convolution of a layer, from 0 on."""
         return x if layer == len(self.convs) - 1 else self.dropout(self.activation(x))
 
-    def forward(self, x: Tensor, edges: Tensor | list[tuple[Tensor, int]], sampled: Any = None) -> Tensor:
+    def forward(
+        self, x: Tensor, edges: Tensor | list[tuple[Tensor, int]], sampled: Any = None, targets: Tensor | None = None
+    ) -> Tensor:
         """Logits, those of the targets first.
 
         Args:
             x: [inputs, D]
             edges: [2, E] of a subgraph, or for each layer the [2, e] of its block and its number of destinations.
             sampled: numbers of vertices and edges by hop, for trimming a subgraph.
+            targets: int64 rows of a subgraph whose logits are wanted, where these are not the first.
         """
+        x = self.input_dropout(x)
         for layer, conv in enumerate(self.convs):
             if isinstance(edges, list):
                 edge_index, destinations = edges[layer]
@@ -77,7 +81,7 @@ class Net(nn.Module):
                     x, edges, _ = trim_to_layer(layer, *sampled, x, edges)
                 x = conv(x, edges)
             x = self.after(layer, x)
-        return x
+        return x if targets is None else x[targets]
 
 
 class PyGTraining:
@@ -87,7 +91,9 @@ class PyGTraining:
 
     def __init__(self, workload: Workload, rank: int) -> None:
         self._workload = workload
-        self._stored = stored = StoredGraph(Path(workload.store), mixed=workload.mixed)
+        self._stored = stored = StoredGraph(
+            Path(workload.store), mixed=workload.mixed, normalized=workload.normalize_features
+        )
         train = stored.vertices("train")
         # As in the example, which leaves out what does not divide.
         self._own = train.split(len(train) // workload.trainers)[rank]
@@ -107,7 +113,7 @@ class PyGTraining:
         while begin < n:
             end = max(begin + 1, int(np.searchsorted(indptr, indptr[begin] + EDGES_AT_ONCE, side="right")) - 1)
             sources, rows = np.unique(indices[indptr[begin] : indptr[end]], return_inverse=True)
-            edge_index = _edge_index(rows, np.asarray(indptr[begin : end + 1]) - indptr[begin])
+            edge_index = edge_index_of(rows, np.asarray(indptr[begin : end + 1]) - indptr[begin])
             yield torch.from_numpy(sources.astype(np.int64)), torch.arange(begin, end), edge_index
             begin = end
 
@@ -147,7 +153,7 @@ class OnGivenBlocks(PyGTraining):
     def batches(self, epoch: int) -> Iterator[GivenBlocks]:
         for segment in self._segments(epoch):
             edges = [
-                (_edge_index(segment.indices(layer), segment.indptr(layer)), segment.layers[layer].num_destinations)
+                (edge_index_of(segment.indices(layer), segment.indptr(layer)), segment.layers[layer].num_destinations)
                 for layer in sorted(segment.layers)
             ]
             yield torch.from_numpy(segment.vertices), len(segment.targets), edges
@@ -183,7 +189,7 @@ class WithLoader(PyGTraining):
         self.ahead = setting.workers > 0
         self._trim = setting.form == TRIMMED
         stored = self._stored
-        edge_index = _edge_index(np.asarray(stored.indices), np.asarray(stored.indptr))
+        edge_index = edge_index_of(np.asarray(stored.indices), np.asarray(stored.indptr))
         self._loader = NeighborLoader(
             Data(edge_index=edge_index, num_nodes=len(stored.indptr) - 1),
             list(workload.fan_out),
@@ -252,7 +258,7 @@ def fault_of_subgraph(
     return None
 
 
-def _edge_index(indices: NDArray[Any], indptr: NDArray[Any]) -> Tensor:
+def edge_index_of(indices: NDArray[Any], indptr: NDArray[Any]) -> Tensor:
     """int64 [2, E] sources and destinations for in-neighbours in CSC."""
     degrees = torch.from_numpy(np.diff(indptr).astype(np.int64))
     destinations = torch.repeat_interleave(torch.arange(len(degrees)), degrees)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gsplit.data import open_store
+from gsplit.features.loader import normalize
 from gsplit.files import replacing
 
 
@@ -26,14 +27,16 @@ class StoredGraph:
     Args:
         folder: of the store.
         mixed: keep feature rows in bfloat16, a copy of the process.
+        normalized: divide each feature row by its sum where it is read; not with ``mixed``.
     """
 
-    def __init__(self, folder: Path, *, mixed: bool = False) -> None:
+    def __init__(self, folder: Path, *, mixed: bool = False, normalized: bool = False) -> None:
         graph = open_store(folder).graph
         assert graph.features is not None
         self.indptr, self.indices = graph.indptr, graph.indices
         features = torch.from_numpy(mapped(folder / "features.npy"))
         self._features = features.bfloat16() if mixed else features
+        self._normalized = normalized
         self.labels = torch.from_numpy(mapped(folder / "labels.npy"))
         """int64 [N]"""
         self._vertices = {
@@ -53,11 +56,16 @@ class StoredGraph:
     def rows(self, vertices: Tensor) -> Tensor:
         """Features [n, D] in float32, or in bfloat16 where they are kept so."""
         rows = self._features[vertices.long()]
-        return rows if rows.dtype == torch.bfloat16 else rows.float()
+        return rows if rows.dtype == torch.bfloat16 else self._divided(rows.float())
 
     def all_rows(self) -> Tensor:
         """float32 [N, D] features."""
-        return self._features.float()
+        return self._divided(self._features.to(torch.float32, copy=self._normalized))
+
+    def _divided(self, rows: Tensor) -> Tensor:
+        if self._normalized:
+            normalize(rows)
+        return rows
 
 
 def arrays_of_bits(store: Path, bits: int) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -5,6 +5,9 @@
 reads ``FOLDER/task.json`` and writes ``FOLDER/epochs.json``. Each library is given what it computes once: PyG's GCN
 keeps its normalised edges (``cached``), DGL's graph has its loops added before the first epoch. The initial weights
 are those of ``gsplit train`` with the same seed, so losses can be compared epoch by epoch.
+
+:class:`WholeGraph` is the same model for the loop of :mod:`experiments.baselines.data_parallel`, with dropout, weight
+decay and accuracies.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +25,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from experiments.baselines.data_parallel import Loaded
 from experiments.baselines.stored import StoredGraph
+from experiments.baselines.workload import Setting, Workload
 from gsplit import nn as ours
 from gsplit.sampling.plan import fold_key
 from gsplit.train.trainer import INITIAL_WEIGHTS
@@ -45,6 +50,8 @@ class Task:
     seed: int
     form: str = ""
     """One of ``FORMS``; nothing for ours."""
+    dropout: float = 0.0
+    input_dropout: float = 0.0
 
     @classmethod
     def read(cls, folder: Path) -> Task:
@@ -77,17 +84,20 @@ def initial_convs(task: Task, inputs: int, outputs: int) -> list[nn.Module]:
 
 
 class Net(nn.Module):
-    """Convolutions with ReLU between them, each called with the graph as its library has it."""
+    """Convolutions with ReLU and dropout between them, each called with the graph as its library has it."""
 
-    def __init__(self, convs: list[nn.Module], call: Callable[[nn.Module, Tensor], Tensor]) -> None:
+    def __init__(self, convs: list[nn.Module], call: Callable[[nn.Module, Tensor], Tensor], task: Task) -> None:
         super().__init__()
         self.convs = nn.ModuleList(convs)
+        self.input_dropout, self.dropout = nn.Dropout(task.input_dropout), nn.Dropout(task.dropout)
         self._call = call
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, targets: Tensor | None = None) -> Tensor:
+        """Logits of all vertices, or of those that are ``targets``."""
+        x = self.input_dropout(x)
         for layer, conv in enumerate(self.convs):
-            x = self._call(conv, x if layer == 0 else F.relu(x))
-        return x
+            x = self._call(conv, x if layer == 0 else self.dropout(F.relu(x)))
+        return x if targets is None else x[targets]
 
 
 @torch.no_grad()
@@ -133,12 +143,12 @@ def net_of(task: Task, stored: StoredGraph) -> Net:
     if task.form == "pyg-csr":
         indptr, indices = (torch.from_numpy(np.array(a, np.int64)) for a in (stored.indptr, stored.indices))
         adjacency = torch.sparse_csr_tensor(indptr, indices, torch.ones(len(indices)), size=(n, n))
-        return Net([pyg_conv(conv) for conv in convs], lambda conv, x: conv(x, adjacency))
+        return Net([pyg_conv(conv) for conv in convs], lambda conv, x: conv(x, adjacency), task)
     sources = torch.from_numpy(np.array(stored.indices, np.int64))
     to = torch.from_numpy(np.repeat(np.arange(n), np.diff(stored.indptr)))
     if task.form == "pyg-edge-index":
         edge_index = torch.stack([sources, to])
-        return Net([pyg_conv(conv) for conv in convs], lambda conv, x: conv(x, edge_index))
+        return Net([pyg_conv(conv) for conv in convs], lambda conv, x: conv(x, edge_index), task)
     import dgl
 
     graph = dgl.graph((sources, to), num_nodes=n)
@@ -146,7 +156,59 @@ def net_of(task: Task, stored: StoredGraph) -> Net:
         graph = dgl.add_self_loop(graph)
     graph = graph.int()
     graph.create_formats_()
-    return Net([dgl_conv(conv) for conv in convs], lambda conv, x: conv(graph, x))
+    return Net([dgl_conv(conv) for conv in convs], lambda conv, x: conv(graph, x), task)
+
+
+class WholeGraph:
+    """See :class:`experiments.baselines.data_parallel.Baseline`: an epoch has one mini-batch, of all vertices."""
+
+    ahead = outside = False
+
+    def __init__(self, workload: Workload, setting: Setting) -> None:
+        self._stored = stored = StoredGraph(Path(workload.store), normalized=workload.normalize_features)
+        task = Task(
+            store=workload.store,
+            model=workload.model,
+            hidden=workload.hidden,
+            layers=len(workload.fan_out),
+            epochs=workload.epochs,
+            lr=workload.lr,
+            seed=workload.seed,
+            form=setting.form,
+            dropout=workload.dropout,
+            input_dropout=workload.input_dropout,
+        )
+        self._layers = task.layers
+        self.model: nn.Module = net_of(task, stored)
+        self._x, self._targets = stored.all_rows(), stored.vertices("train")
+
+    def fault(self) -> str | None:
+        return None
+
+    def batches(self, epoch: int) -> Iterator[Tensor]:
+        yield self._targets
+
+    def load(self, batch: Tensor) -> Loaded:
+        stored = self._stored
+        return Loaded(
+            arguments=(self._x, batch),
+            labels=stored.labels[batch],
+            edges=self._layers * len(stored.indices),
+            input_rows=len(self._x),
+            input_bytes=stored.row_bytes * len(self._x),
+        )
+
+    def logits(self) -> Tensor:
+        logits: Tensor = self.model(self._x)
+        return logits
+
+    def vertex_sets(self) -> dict[str, tuple[Tensor, Tensor]]:
+        return self._stored.evaluated()
+
+
+def make(workload: Workload, setting: Setting, rank: int) -> WholeGraph:
+    """The one trainer's side."""
+    return WholeGraph(workload, setting)
 
 
 def train(task: Task) -> Epochs:

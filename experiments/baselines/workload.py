@@ -11,6 +11,7 @@ Stages of an epoch, in seconds on the way that a trainer goes, mean of the train
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -41,8 +42,19 @@ class Workload:
     lr: float
     dropout: float
     seed: int
-    evaluate: bool = False
-    """Take the accuracy on the validation and test vertices after each epoch, outside what is timed."""
+    weight_decay: float = 0.0
+    input_dropout: float = 0.0
+    normalize_features: bool = False
+    """Divide each feature row by its sum, as ``gsplit train --normalize-features``."""
+    sets: int = 0
+    """Subgraphs of an epoch, of those who train on subgraphs."""
+    layout: str = ""
+    """Folder of a layout of the graph whose parts are the clusters, of those who train on clusters."""
+    validate_every: int = 0
+    """Take the accuracy on the validation and test vertices after every so many epochs and after the last one,
+    outside what is timed; 0 never."""
+    limit_s: float | None = None
+    """Seconds of training after which no epoch begins; None: there are all."""
     check: bool = False
     """Look at the blocks of the first mini-batches before training, and train nothing where they are wrong."""
     precision: str = "32"
@@ -58,6 +70,16 @@ class Workload:
     def share(self) -> int:
         """Targets of one trainer's micro-batch."""
         return self.batch_size // self.trainers
+
+    def ends_after(self, epochs: Sequence[Epoch]) -> bool:
+        """Whether these epochs are all."""
+        late = self.limit_s is not None and sum(epoch.seconds for epoch in epochs) >= self.limit_s
+        return late or len(epochs) >= self.epochs
+
+    def validates_after(self, epochs: Sequence[Epoch]) -> bool:
+        """Whether accuracies are taken after these epochs."""
+        every = self.validate_every
+        return every > 0 and (len(epochs) % every == 0 or self.ends_after(epochs))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -137,7 +137,7 @@ def run_rounds(bench: Bench[Any], contenders: Mapping[str, Contender], rounds: i
 
 def accuracy_of(bench: Bench[CompareConfig], contender: Contender) -> Outcome | None:
     """A run that is evaluated after each epoch; None where it failed."""
-    workload = replace(contender.workload, epochs=bench.config.accuracy_epochs, evaluate=True)
+    workload = replace(contender.workload, epochs=bench.config.accuracy_epochs, validate_every=1)
     try:
         return bench.run(replace(contender, workload=workload), "accuracy").outcome
     except RunFailed as error:

@@ -125,7 +125,7 @@ def _engine_command(contender: Contender, graph: Graph, folder: Path) -> list[st
     flags: dict[str, Any] = {
         "gpus": workload.trainers,
         "samplers": contender.setting.workers,
-        "validate_every": int(workload.evaluate),
+        "validate_every": workload.validate_every,
         **workload_flags(workload),
     }
     if workload.model == "gat":
@@ -149,7 +149,7 @@ def _epochs_logged(folder: Path) -> int:
 def read_engine(folder: Path, workload: Workload) -> Outcome:
     """What ``gsplit train --out FOLDER/run`` left."""
     summary = json.loads((folder / "run" / "summary.json").read_text())
-    tested = summary["model_epoch"] if workload.evaluate else None
+    tested = summary["model_epoch"] if workload.validate_every else None
     return Outcome(epochs=[epoch_of(record, summary["test_accuracy"], tested) for record in records(folder / "run")])
 
 

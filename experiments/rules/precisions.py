@@ -18,7 +18,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Annotated, Any
 
-from experiments.rules.reach import RECIPES, SMALL, epochs_of, settings
+from experiments.rules.recipes import RECIPES, SMALL, epochs_of, settings
 from experiments.shared import real_graphs
 from experiments.shared.datasets import dealt_layout, store_of
 from experiments.shared.experiment import Experiment, Flags
@@ -39,10 +39,10 @@ GRAPHS = {
     "amazon_computers": replace(RECIPES["amazon_computers"], flags=DENSE | {"norm": "batch"}, steps=120),
     "coauthor_cs": replace(RECIPES["coauthor_cs"], flags=DENSE, steps=20, fan_out=(5, 5)),
 }
-"""Recipes as those of :mod:`experiments.rules.reach`, with higher rates and fewer steps where steps take long."""
+"""Recipes as those of :mod:`experiments.rules.recipes`, with higher rates and fewer steps where steps take long."""
 MODELS: dict[str, dict[str, Any]] = {"sage": {}, "gcn": {}, "gat": {"heads": 8}}
 WAYS = {"neighbours": "neighbours", "uniform": "uniform, ratio", "whole-graph": "whole graph"}
-"""Names of :func:`experiments.rules.reach.settings`."""
+"""Names of :func:`experiments.rules.recipes.settings`."""
 VALIDATIONS = 10
 """Times that a run looks at its validation accuracy, at most."""
 

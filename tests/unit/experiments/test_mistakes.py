@@ -125,6 +125,11 @@ MISTAKES = [
     ("rules.precisions", "--models gin", "gin, sage, gcn, gat"),
     ("rules.precisions", "--ways ,", "way, neighbours, uniform, whole-graph"),
     ("rules.precisions", "--data .", "cora.npz"),
+    ("rules.reach", "--datasets pubmed", "pubmed, cora, citeseer"),
+    ("rules.reach", "--ways dgl", "way, dgl, neighbours, pyg-saint, dgl-whole-graph"),
+    ("rules.reach", "--others --model gat", "--model gat"),
+    ("rules.reach", "--limit 0", "--limit"),
+    ("rules.reach", "--datasets cora --data .", "cora.npz"),
 ]
 
 
