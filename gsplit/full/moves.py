@@ -136,13 +136,13 @@ class Moves:
         counts = [number * width for width in widths]
         received = [size * widths[side.place] for size in sizes]
         wait = start_all_to_all(out.view(-1), sent, received, counts, side.group)
-        self._count("to_columns", way, counts, side.place, sent.itemsize)
+        self.count("to_columns", way, counts, side.place, sent.itemsize)
 
         def columns(_: Tensor = sent) -> Tensor:  # alive until it has gone
             wait()
             return out.to(dtype)
 
-        return _once(columns)
+        return once(columns)
 
     def own_columns(self, x: Tensor, axis: str = FEATURES) -> Tensor:
         """This trainer's columns of its own rows, [n, D'], as :meth:`to_columns` has them."""
@@ -151,7 +151,7 @@ class Moves:
 
     def rounded(self, x: Tensor) -> Tensor:
         """Own rows as a move has them: rounded like those that travel."""
-        return self._packed(x).to(x.dtype)
+        return self.packed(x).to(x.dtype)
 
     def to_rows(
         self, y: Tensor, sizes: Sequence[int], width: int, way: str = "forward", axis: str = FEATURES
@@ -168,13 +168,14 @@ class Moves:
         side = self.sides[axis]
         if side.size == 1:
             return y
-        widths, n, dtype, y = shares(width, side.size), sizes[side.place], y.dtype, self._packed(y)
+        widths, n, dtype, y = shares(width, side.size), sizes[side.place], y.dtype, self.packed(y)
         received = y.new_empty(n * width)
         counts = [size * widths[side.place] for size in sizes]
         all_to_all(received, y.reshape(-1), [n * each for each in widths], counts, side.group)
-        self._count("to_rows", way, counts, side.place, y.itemsize)
+        self.count("to_rows", way, counts, side.place, y.itemsize)
         del y
-        return _side_by_side(received, n, widths).to(dtype)
+        parts = received.split([n * each for each in widths])
+        return side_by_side(parts, n, widths).to(dtype)
 
     def gather(self, x: Tensor, sizes: Sequence[int], axis: str, way: str = "forward") -> Tensor:
         """Everyone's rows, [sum(sizes), D], for own rows x [n, D]; ``sizes`` [G] are the members' along ``axis``."""
@@ -185,7 +186,7 @@ class Moves:
         if self.sides[axis].size == 1:
             return lambda: x
         rows = self._start_gather("gather", x, sizes, axis, way, self.dtype)
-        return _once(lambda: rows().to(x.dtype))
+        return once(lambda: rows().to(x.dtype))
 
     def start_pointers(self, own: Tensor, sizes: Sequence[int], way: str = "forward") -> Callable[[], Tensor]:
         """Begin to bring everyone's pointers, int32 [sum(sizes)] for own ones [n]; ``sizes`` [F] are the members'.
@@ -211,13 +212,13 @@ class Moves:
             [numbers if place == member else numbers[:0] for place in range(side.size)], side.group
         )
         if side.place == member:
-            self._count("edges", way, [size] * side.size, side.place, own.itemsize)
+            self.count("edges", way, [size] * side.size, side.place, own.itemsize)
 
         def come() -> Tensor:
             wait()
             return numbers
 
-        return _once(come)
+        return once(come)
 
     def reduce_scatter(self, y: Tensor, sizes: Sequence[int], axis: str, way: str = "forward") -> Tensor:
         """Sums of the own rows, [n, D], for partial sums y [sum(sizes), D] of everyone's along ``axis``."""
@@ -240,19 +241,19 @@ class Moves:
         side = self.sides[axis]
         if side.size == 1:
             return lambda: y
-        n, dtype, sent = sizes[side.place], y.dtype, self._packed(y).contiguous()
+        n, dtype, sent = sizes[side.place], y.dtype, self.packed(y).contiguous()
         if side.size == 2 and joined is None:
             return self._start_to_sum_two(sent, sizes, side, way, dtype)
         parts = sent.new_empty((side.size, n, y.shape[1]))
         wait = start_all_to_all(parts.flatten(0, 1), sent, [n] * side.size, list(sizes), side.group)
         counts = [size * y.shape[1] for size in sizes]
-        self._count("reduce_scatter", way, counts, side.place, sent.itemsize)
+        self.count("reduce_scatter", way, counts, side.place, sent.itemsize)
 
         def sums(_: Tensor = sent) -> Tensor:  # alive until it has gone
             wait()
             return parts.sum(dim=0, dtype=dtype) if joined is None else joined(parts.to(dtype))
 
-        return _once(sums)
+        return once(sums)
 
     def _start_to_sum_two(
         self, sent: Tensor, sizes: Sequence[int], side: Side, way: str, dtype: torch.dtype
@@ -261,7 +262,7 @@ class Moves:
         first = sum(sizes[: side.place])
         own, other = sent[first : first + sizes[side.place]], sent[: sizes[0]] if side.place else sent[sizes[0] :]
         counts = [size * sent.shape[1] for size in sizes]
-        self._count("reduce_scatter", way, counts, side.place, sent.itemsize)
+        self.count("reduce_scatter", way, counts, side.place, sent.itemsize)
         part, there = torch.empty_like(own), 1 - side.place
         receives, sends = [0, 0], [0, 0]
         receives[there], sends[there] = len(part), len(other)
@@ -271,32 +272,7 @@ class Moves:
             wait()
             return part.to(dtype).add_(own.to(dtype))
 
-        return _once(sums)
-
-    def reduce_scatter_blocks(
-        self, block: Callable[[int], Tensor], sizes: Sequence[int], width: int, axis: str, way: str = "forward"
-    ) -> Tensor:
-        """Do :meth:`reduce_scatter` with ``block(p)`` [sizes[p], width], what is for member p, made one by one."""
-        side = self.sides[axis]
-        n = sizes[side.place]
-        parts, dtype = self._passed(block, [n * width] * side.size, side)
-        self._count("reduce_scatter", way, [size * width for size in sizes], side.place, parts.itemsize)
-        return parts.view(side.size, n, width).sum(dim=0, dtype=dtype)
-
-    def to_rows_blocks(
-        self,
-        block: Callable[[int], Tensor],
-        sizes: Sequence[int],
-        width: int,
-        way: str = "forward",
-        axis: str = FEATURES,
-    ) -> Tensor:
-        """Do :meth:`to_rows` with ``block(p)`` [sizes[p], D'], what is for member p, made one by one."""
-        side = self.sides[axis]
-        widths, n = shares(width, side.size), sizes[side.place]
-        parts, dtype = self._passed(block, [n * each for each in widths], side)
-        self._count("to_rows", way, [size * widths[side.place] for size in sizes], side.place, parts.itemsize)
-        return _side_by_side(parts, n, widths).to(dtype)
+        return once(sums)
 
     def all_reduce(self, y: Tensor, axis: str, way: str = "forward") -> Tensor:
         """Sums of everyone's y [rows, D] along ``axis``, on all: reduce-scattered by rows, and gathered."""
@@ -335,45 +311,27 @@ class Moves:
         pieces = out.split(list(sizes))
         pieces[side.place].copy_(x)
         wait = start_broadcast_pieces(pieces, side.group)
-        self._count(move, way, [x.numel()] * side.size, side.place, out.itemsize)
+        self.count(move, way, [x.numel()] * side.size, side.place, out.itemsize)
 
         def come() -> Tensor:
             wait()
             return out
 
-        return _once(come)
+        return once(come)
 
-    def _passed(
-        self, block: Callable[[int], Tensor], received: Sequence[int], side: Side
-    ) -> tuple[Tensor, torch.dtype]:
-        """Blocks that the members make for this one, those of member 0 first; and the type that they were made in.
-
-        While a block is made, those before it travel. In step s each trainer makes what is for the member s places
-        on, so all send and receive at once, and the own block, which stays, comes last.
-
-        Args:
-            block: gives what is for a member.
-            received: [G] numbers from each member.
-            side: the members.
-        """
-        made, waits = block((side.place + 1) % side.size), []
-        out = made.new_empty(sum(received), dtype=self.dtype)
-        parts = out.split(list(received))
-        for step in range(1, side.size):
-            to, source = (side.place + step) % side.size, (side.place - step) % side.size
-            sent, receives, sends = self._packed(made).reshape(-1), [0] * side.size, [0] * side.size
-            receives[source], sends[to] = received[source], sent.numel()
-            waits.append((start_all_to_all(parts[source], sent, receives, sends, side.group), sent))
-            made = block((to + 1) % side.size)
-        parts[side.place].copy_(made.view(-1))
-        for wait, _ in waits:
-            wait()
-        return out, made.dtype
-
-    def _packed(self, x: Tensor) -> Tensor:
+    def packed(self, x: Tensor) -> Tensor:
+        """The rows in the type that travels."""
         return x if self.dtype is None else x.to(self.dtype)
 
-    def _count(self, move: str, way: str, numbers: Sequence[int], own: int, itemsize: int) -> None:
+    def count(self, move: str, way: str, numbers: Sequence[int], own: int, itemsize: int) -> None:
+        """Count what was sent.
+
+        Args:
+            move, way: which, and in which direction.
+            numbers: [G] those for each member.
+            own: place of this trainer, which sends itself nothing.
+            itemsize: bytes of a number.
+        """
         sent = [number for place, number in enumerate(numbers) if place != own and number]
         counters, num_bytes = self.counters, sum(sent) * itemsize
         counters.moves[f"{move}_{way}_bytes"] += num_bytes
@@ -381,17 +339,16 @@ class Moves:
         counters.count(way, num_bytes, len(sent))
 
 
-def _once(function: Callable[[], Tensor]) -> Callable[[], Tensor]:
+def once(function: Callable[[], Tensor]) -> Callable[[], Tensor]:
     """The function, which is called once, and let go of with all it holds when it has returned."""
     held = [function]
     return lambda: held.pop()()
 
 
-def _side_by_side(parts: Tensor, n: int, widths: Sequence[int]) -> Tensor:
-    """Rows [n, D] of parts that lie one after the other, [n, widths[p]] each."""
-    pieces = parts.split([n * width for width in widths])
-    with without_autocast(parts.device):
-        return torch.cat([piece.view(n, width) for piece, width in zip(pieces, widths, strict=True)], dim=1)
+def side_by_side(parts: Sequence[Tensor], n: int, widths: Sequence[int]) -> Tensor:
+    """Rows [n, D] of their columns, which are given member by member, [n * widths[p]] each."""
+    with without_autocast(parts[0].device):
+        return torch.cat([piece.view(n, width) for piece, width in zip(parts, widths, strict=True)], dim=1)
 
 
 def shares(width: int, members: int) -> list[int]:

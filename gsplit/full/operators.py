@@ -6,8 +6,8 @@ On a grid R x K x F trainer (r, k, f) holds the edges from the rows of column k 
     backward    to_columns (F) | gather (K) | product by A' | reduce_scatter (R) | to_rows (F)
 
 Row r has the rows of all trainers (r, ., .), column k those of all trainers (., k, .). Both are unions of own rows,
-so what comes out lies where the next layer wants it, whatever the grid and however uneven the ranges. On accelerators
-the moves next to the product overlap with it (:class:`Cut`).
+so what comes out lies where the next layer wants it, whatever the grid and however uneven the ranges
+(:mod:`gsplit.full.grid_operator`).
 
 In memory that all trainers map, rows are written once and summed where they lie; the edges into the own destinations
 serve forward, those out of the own sources backward.
@@ -15,25 +15,20 @@ serve forward, those out of the own sources backward.
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
-import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.profiler import record_function
 
 from gsplit.full.common_rows import CommonRows
-from gsplit.full.moves import Moves, Side
-from gsplit.full.plans import COLUMNS, FEATURES, ROWS
+from gsplit.full.moves import Moves
+from gsplit.full.plans import FEATURES, ROWS
 from gsplit.full.shards import Shard
 from gsplit.kernels import Edges, Sums, TwoWayEdges, computed_in, kernels_for
-from gsplit.kernels.sums import core_rests
-from gsplit.nn.exchange import times
 from gsplit.nn.neighbourhood import NO_FACTORS, Factors
 from gsplit.parallel import Grid
 
@@ -74,141 +69,6 @@ class Sizes:
             return [int(sizes[peer]) for peer in grid.group(member, FEATURES)]
 
         return cls(features=of_group(rank), across=[sum(of_group(peer)) for peer in grid.group(rank, axis)])
-
-
-class Cut(NamedTuple):
-    """The edges of a product, cut by where rows come from and where sums go."""
-
-    own: Shard | None
-    """Those from own rows, whose sources count from the first of them; None where no others come."""
-    blocks: list[Shard]
-    """All others, by the member that the sums are for."""
-    sizes: list[int]
-    """Rows of the blocks."""
-
-    @classmethod
-    def of(cls, shard: Shard, own: slice | None, sizes: list[int]) -> Cut:
-        """The edges of a shard; ``own`` are the places of own rows, ``sizes`` the rows of the blocks."""
-        of_own = None
-        if own is not None:
-            from_own_E = (shard.edges.indices >= own.start) & (shard.edges.indices < own.stop)
-            of_own, shard = kept(shard, from_own_E, own.start), kept(shard, ~from_own_E)
-        ends = [0, *itertools.accumulate(sizes)]
-        places = shard.edges.indptr[torch.tensor(ends, device=shard.edges.indptr.device)].tolist()
-        blocks = []
-        for (first, end), at in zip(itertools.pairwise(ends), itertools.pairwise(places), strict=True):
-            weight = None if shard.weight is None else shard.weight[slice(*at)]
-            blocks.append(Shard(shard.edges.from_row(first, end, at), weight))
-        return cls(of_own, blocks, sizes)
-
-
-class GridOperator:
-    """The chain of moves around a product, on one trainer of a grid.
-
-    Args:
-        shard: edges from the places of its column to those of its row.
-        moves: of the trainer.
-        sources, destinations: sizes of the layer's two levels.
-        returns: whether there is a backward.
-    """
-
-    def __init__(
-        self, shard: Shard, moves: Moves, sources: Sizes, destinations: Sizes, *, returns: bool = True
-    ) -> None:
-        self._moves, self._sources, self._destinations = moves, sources, destinations
-        self.num_edges = len(shard.edges.indices)
-        turned = transposed(shard, sum(sources.across)) if returns else None
-        self._shard = self._cut(shard, sources, destinations, (ROWS, COLUMNS))
-        self._turned = None if turned is None else self._cut(turned, destinations, sources, (COLUMNS, ROWS))
-
-    def tensors(self) -> Iterator[Tensor]:
-        """The edges, forward and backward."""
-        for cut in (self._shard, self._turned):
-            shards = [cut.own, *cut.blocks] if isinstance(cut, Cut) else [cut]
-            for edges, weight in filter(None, shards):
-                yield from (edges.indptr, edges.indices, *([] if weight is None else [weight]))
-
-    def forward(self, x: Tensor, by: Factors, *, weighted: bool) -> Tensor:
-        """Sums of the own destinations."""
-        sums = self._chain(
-            lambda: times(x, by.sources), self._shard, self._sources, self._destinations, (ROWS, COLUMNS), weighted
-        )
-        return by.applied(sums, x)
-
-    def backward(self, grad: Tensor, by: Factors, *, weighted: bool) -> Tensor:
-        """Gradients of the own sources: the chain with rows and columns exchanged, and the edges turned round."""
-        assert self._turned is not None
-        sums = self._chain(
-            lambda: times(grad, by.sources).contiguous(),
-            self._turned,
-            self._destinations,
-            self._sources,
-            (COLUMNS, ROWS),
-            weighted,
-        )
-        return by.applied(sums, grad)
-
-    def _cut(self, shard: Shard, given: Sizes, wanted: Sizes, axes: tuple[str, str]) -> Shard | Cut:
-        """The edges of a product, on accelerators cut so that the moves next to it go on meanwhile."""
-        if shard.edges.indices.device.type == "cpu" and not core_rests[0]:
-            return shard
-        (brings, given_rows), (_, wanted_rows) = self._beside(axes[0], given), self._beside(axes[1], wanted)
-        first = sum(given_rows[: brings.place])
-        own = None if brings.size == 1 else slice(first, first + given_rows[brings.place])
-        return Cut.of(shard, own, wanted_rows)
-
-    def _beside(self, axis: str, sizes: Sizes) -> tuple[Side, list[int]]:
-        """The members of the move next to a product, and the rows of each."""
-        side = self._moves.sides[axis]
-        return (side, sizes.across) if side.size > 1 else (self._moves.sides[FEATURES], sizes.features)
-
-    def _chain(
-        self,
-        x: Callable[[], Tensor],
-        shard: Shard | Cut,
-        given: Sizes,
-        wanted: Sizes,
-        axes: tuple[str, str],
-        weighted: bool,
-    ) -> Tensor:
-        if isinstance(shard, Cut):
-            return self._overlapped(x(), shard, given, wanted, axes, weighted)
-        return chain(
-            self._moves,
-            x,
-            lambda rows: product(shard.edges, [rows], shard.weight if weighted else None),
-            given,
-            wanted,
-            axes,
-        )
-
-    def _overlapped(
-        self, x: Tensor, cut: Cut, given: Sizes, wanted: Sizes, axes: tuple[str, str], weighted: bool
-    ) -> Tensor:
-        """The chain, where own rows are summed while others come, and sums for one member while others' go."""
-        moves, way = self._moves, way_of(axes)
-        if moves.sides[axes[0]].size > 1:
-            own = moves.rounded(moves.to_columns(x, given.features, way))
-            arrive = moves.start_gather(own, given.across, axes[0], way)
-        else:
-            own, arrive = moves.own_columns(x), moves.start_to_columns(x, given.features, way)
-        width = own.shape[1]
-        sums = own.new_empty((sum(cut.sizes), width), dtype=computed_in(x.dtype))
-        if cut.own is not None:
-            product(cut.own.edges, [own], cut.own.weight if weighted else None, out=sums)
-        rows = arrive()
-
-        def block(place: int) -> Tensor:
-            edges, weight = cut.blocks[place]
-            out, of_edges = sums.split(cut.sizes)[place], weight if weighted else None
-            return product(edges, [rows], of_edges, out=out, onto=None if cut.own is None else out).to(x.dtype)
-
-        if moves.sides[axes[1]].size > 1:
-            scattered = moves.reduce_scatter_blocks(block, wanted.across, width, axes[1], way)
-            return moves.to_rows(scattered, wanted.features, x.shape[1], way)
-        if moves.sides[FEATURES].size > 1:
-            return moves.to_rows_blocks(block, wanted.features, x.shape[1], way)
-        return block(0)
 
 
 def way_of(axes: tuple[str, str]) -> str:
@@ -327,14 +187,6 @@ def product(
                     )
                 )
     return out
-
-
-def kept(shard: Shard, mask_E: Tensor, first: int = 0) -> Shard:
-    """The edges of a shard that a mask says, whose sources count from ``first``; a device is asked how many."""
-    edges, at = shard.edges, mask_E.nonzero().squeeze(1)
-    indptr = F.pad(mask_E.cumsum(0, dtype=torch.int32), (1, 0))[edges.indptr]
-    weight = None if shard.weight is None else shard.weight[at]
-    return Shard(Edges(indptr=indptr, indices=edges.indices[at] - first), weight)
 
 
 def transposed(shard: Shard, num_sources: int) -> Shard:

@@ -15,12 +15,13 @@ from torch.autograd.function import once_differentiable
 from typing_extensions import override
 
 from gsplit.full.grid_attention import AttentionArgs, GridAttention, attention_on_grid
+from gsplit.full.grid_operator import GridOperator
 from gsplit.full.operators import Operator
 from gsplit.kernels import StoredRows, computed_in, copied, product_dtype
 from gsplit.nn import BatchComm
 from gsplit.nn.neighbourhood import NO_FACTORS, Factors, Neighbourhood, finished, narrows
 from gsplit.nn.rowwise.activation import Finish
-from gsplit.nn.rowwise.dense import is_plain, own_and_others, own_beside_others
+from gsplit.nn.rowwise.dense import SetsOut, is_plain, linear, linear_of_sums, own_and_others, own_beside_others
 from gsplit.parallel.checker import CollectiveChecker, Step
 
 
@@ -65,6 +66,23 @@ class WholeBlock(Neighbourhood):
         return self._summed(x, by, weighted=weighted and self.in_weights is not None)
 
     @override
+    def projected(
+        self,
+        x: Tensor,
+        project: nn.Linear | None,
+        aggregate: Callable[[Tensor], Tensor],
+        bias: Tensor | None = None,
+        finish: Finish | None = None,
+    ) -> Tensor:
+        if project is None or narrows(project) or not is_plain(project):
+            return super().projected(x, project, aggregate, bias, finish)
+        sums = aggregate(x)
+        sets_out = self._sets_out(sums)
+        if sets_out is None:
+            return linear(sums, project, bias, finish)
+        return linear_of_sums(sums, project, bias, finish, sets_out)
+
+    @override
     def self_and_mean(
         self, x: Tensor | StoredRows, lin_self: nn.Linear, lin_neigh: nn.Linear, finish: Finish | None = None
     ) -> Tensor:
@@ -73,7 +91,9 @@ class WholeBlock(Neighbourhood):
         if not (own_type and is_plain(lin_self) and is_plain(lin_neigh)):
             return super().self_and_mean(x, lin_self, lin_neigh, finish)
         if not narrows(lin_neigh):
-            return own_and_others(x, self.num_destinations, self.mean(x), lin_self, lin_neigh, finish)
+            means = self.mean(x)
+            sets_out = self._sets_out(means)
+            return own_and_others(x, self.num_destinations, means, lin_self, lin_neigh, finish, sets_out)
         own, others = own_beside_others(x, self.num_destinations, lin_self, lin_neigh)
         return finished(own + self.mean(others), None, finish)
 
@@ -117,6 +137,14 @@ class WholeBlock(Neighbourhood):
             raise ValueError("the block carries no degrees; set uses_degrees = True on the model")
         return self.degrees
 
+    def _sets_out(self, sums: Tensor) -> SetsOut | None:
+        """What is told the gradient of sums that this block gave, for it to travel early; None where it does not."""
+        args = getattr(sums.grad_fn, "args", None)
+        if not (isinstance(args, _WholeSumArgs) and isinstance(args.operator, GridOperator)):
+            return None
+        overlaps = args.operator.overlaps and self.comm.overlaps and sums.dtype == product_dtype(sums)
+        return args.set_out if overlaps else None
+
     def _summed(self, x: Tensor, by: Factors, *, weighted: bool = False) -> Tensor:
         self._check_rows(x)
         comm = self.comm
@@ -135,7 +163,7 @@ class WholeBlock(Neighbourhood):
             raise ValueError(f"the block has {self.num_own_sources} own source rows, x has {x.shape[0]}")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class _WholeSumArgs:
     """The arguments of a sum beside its tensors; not the communicator, whose token holds this."""
 
@@ -144,14 +172,25 @@ class _WholeSumArgs:
     checker: CollectiveChecker | None
     weighted: bool
     by: Factors
+    coming: Callable[[], Tensor] | None = None
+    """Gives the gradients that have set out."""
 
     def forward(self, x: Tensor) -> Tensor:
         self._enter(Step.EXCHANGE, x)
         return self.operator.forward(x.detach(), self.by, weighted=self.weighted)
 
     def backward(self, grad: Tensor) -> Tensor:
+        if self.coming is not None:
+            coming, self.coming = self.coming, None
+            return coming()
         self._enter(Step.RETURN, grad)
         return self.operator.backward(grad, self.by.turned(), weighted=self.weighted)
+
+    def set_out(self, grad: Tensor) -> None:
+        """Begin :meth:`backward` with what it will be given."""
+        assert isinstance(self.operator, GridOperator)
+        self._enter(Step.RETURN, grad)
+        self.coming = self.operator.start_backward(grad, self.by.turned(), weighted=self.weighted)
 
     def _enter(self, step: Step, x: Tensor) -> None:
         if self.checker is not None:

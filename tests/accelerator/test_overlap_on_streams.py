@@ -15,18 +15,21 @@ import numpy as np
 import pytest
 import torch
 from support.accelerators import has_cpu_numbers, keep_busy
+from support.graphs import lay_out, random_graph
 from support.runs import config_for, trainer_of
 from support.steps import CPU
 from torch import nn
 
-from gsplit.full.moves import Moves, Side
-from gsplit.full.operators import GridOperator, Sizes
+from gsplit.full.grid_operator import GridOperator
+from gsplit.full.moves import Moves, Side, fresh_counters
+from gsplit.full.operators import Sizes
 from gsplit.full.plans import COLUMNS, ROWS, plan_of
 from gsplit.full.shards import Shard
+from gsplit.full.whole_block import WholeBlock
 from gsplit.kernels import Edges, TwoWayEdges, library_alone
 from gsplit.nn import BatchComm, ExchangeCounters, Route
 from gsplit.nn.aggregate import neighbour_sum
-from gsplit.nn.neighbourhood import Factors
+from gsplit.nn.sage import SAGEConv
 from gsplit.parallel import EarlySums, reduce_gradients
 from gsplit.train import loop
 
@@ -152,26 +155,54 @@ def test_blocks_and_gradients_of_rows_travel_while_products_go_on(
         assert all("aten::sum.IntList_out" in hidden for hidden in gathered[-2:]), gathered
 
 
-CHAINS: dict[str, tuple[int, dict[str, Any], str, str]] = {
-    "1.5d": (4, {"algorithm": "1.5d"}, "yyyy", "yy"),
-    "columns": (3, {"algorithm": "columns"}, "", "yyyyyy"),
-    "2d": (4, {"algorithm": "2d"}, "yy", "nyyyn"),
-    "3d": (4, {"algorithm": "3d", "grid": (1, 2, 2)}, "yy", "yynny"),
+CHAINS: dict[str, tuple[int, dict[str, Any]]] = {
+    "1.5d": (4, {"algorithm": "1.5d"}),
+    "columns": (3, {"algorithm": "columns"}),
+    "2d": (4, {"algorithm": "2d"}),
+    "3d": (4, {"algorithm": "3d", "grid": (1, 2, 2)}),
 }
-"""Trainers, flags, and whether each message of gathers and of other moves has a product beside it (y, n).
+"""Trainers and flags. Two moves come before a product on ``2d`` forward and on ``3d`` backward, and two stand behind
+it in the other direction."""
 
-Where two moves come before a product, the first waits alone, and the last where two come behind."""
+
+@pytest.fixture(scope="module")
+def dense_layouts(tmp_path_factory):
+    """Of edges enough for a pass over those from a trainer's own rows."""
+    folder, graph = tmp_path_factory.mktemp("dense"), random_graph(200, 40, seed=3)
+    return lambda parts: lay_out(graph, folder, parts=parts, method="deal")
 
 
 @pytest.mark.parametrize("name", CHAINS)
-def test_moves_of_grids_travel_while_products_go_on(controls, accelerator_pool, weighted_layouts, tmp_path, name):
-    world, changes, gathers, others = CHAINS[name]
+def test_moves_of_grids_travel_while_products_go_on(controls, accelerator_pool, dense_layouts, tmp_path, name):
+    world, changes = CHAINS[name]
     changes = {"cache": "none", "evaluate": "none", "model": "gcn", **WHOLE, **changes}
+    for step in given(accelerator_pool, dense_layouts, tmp_path, world, **changes):
+        hidden = [*step.meanwhile("broadcast"), *step.meanwhile("alltoall")]
+        assert len(hidden) >= 6
+        assert all(any(each.startswith(SUM) for each in behind) for behind in hidden), hidden
+
+
+SET_OUT: dict[str, tuple[int, dict[str, Any], str, int]] = {
+    "rows": (2, {"algorithm": "3d", "grid": (2, 1, 1), "model": "gcn"}, "alltoall", 1),
+    "columns": (2, {"grid": (1, 2, 1), "model": "sage"}, "broadcast", 2),
+    "features": (3, {"grid": (1, 1, 3), "model": "gcn"}, "alltoall", 1),
+    "columns and features": (4, {"grid": (1, 2, 2), "model": "sage"}, "alltoall", 1),
+}
+"""Trainers, flags, and the messages of gradients of rows that products for weights stand beside."""
+
+
+@pytest.mark.parametrize("name", SET_OUT)
+def test_gradients_of_rows_travel_while_those_of_weights_are_computed(
+    controls, accelerator_pool, weighted_layouts, tmp_path, name
+):
+    """In the second layer of three, whose sums are multiplied by weights."""
+    world, changes, kind, messages = SET_OUT[name]
+    changes = {"cache": "none", "evaluate": "none", **WHOLE, "fan_out": (-1, -1, -1), **changes}
     for step in given(accelerator_pool, weighted_layouts, tmp_path, world, **changes):
-        for kind, wanted in (("broadcast", gathers), ("alltoall", others)):
-            hidden = step.meanwhile(kind)
-            beside = ["ny"[any(each.startswith(SUM) for each in behind)] for behind in hidden]
-            assert "".join(beside) == wanted, hidden
+        beside = [hidden for hidden in step.meanwhile(kind) if "aten::mm.out" in hidden]
+        assert len(beside) == messages, step.meanwhile(kind)
+        products = 3 if changes["model"] == "sage" else 1  # of SAGE also for the own rows, and their gradients
+        assert all(hidden.count("aten::mm.out") == products for hidden in beside), beside
 
 
 def test_edges_travel_while_others_are_summed_over(controls, accelerator_pool, weighted_layouts, tmp_path):
@@ -241,28 +272,42 @@ def of_blocks(member):
 
 
 def of_chain(member, algorithm, grid, made):
-    """Sums of a chain of moves around a product, and gradients of the own sources, on the host.
+    """A layer around a chain of moves, and gradients of the own sources and of the weights, on the host.
 
     ``made`` keeps the operators by device, since they take longer than their sums.
     """
     plan, draw = plan_of(algorithm, member.world, grid=grid), torch.Generator().manual_seed(member.rank)
-    sizes = np.array([[OWN - 10 * peer, OWN - 7 * peer] for peer in range(member.world)])
+    sizes, device = np.array([[OWN - 7 * peer, OWN - 10 * peer] for peer in range(member.world)]), member.device
     sources = Sizes.of(sizes[:, 0], plan.grid, member.rank, ROWS)
     destinations = Sizes.of(sizes[:, 1], plan.grid, member.rank, COLUMNS)
-    indptr = torch.randint(0, 9, (sum(destinations.across) + 1,), generator=draw).cumsum(0).int()
+    indptr = torch.randint(0, 30, (sum(destinations.across) + 1,), generator=draw).cumsum(0).int()
     indptr[0] = 0
     indices = torch.randint(0, sum(sources.across), (int(indptr[-1]),), dtype=torch.int32, generator=draw)
-    weight = torch.rand(len(indices), generator=draw)
     x, grad = (torch.randn(int(n), 32, generator=draw) for n in sizes[member.rank])
-    if member.device not in made:
-        edges = Edges(indptr=indptr.to(member.device), indices=indices.to(member.device))
-        shard, moves = Shard(edges, weight.to(member.device)), Moves.of(member.on(plan.grid))
-        made[member.device] = GridOperator(shard, moves, sources, destinations)
-    operator = made[member.device]
-    if member.device.type != "cpu":
-        keep_busy(member.device)
-    out = operator.forward(x.to(member.device), Factors(), weighted=True)
-    return [out.cpu(), operator.backward(grad.to(member.device), Factors(), weighted=True).cpu()]
+    layer = SAGEConv(32, 32)
+    for weight in layer.parameters():
+        weight.data.copy_(torch.randn(weight.shape, generator=draw) / 6)
+    if device not in made:
+        edges = Edges(indptr=indptr.to(device), indices=indices.to(device))
+        made[device] = GridOperator(Shard(edges, None), Moves.of(member.on(plan.grid)), sources, destinations)
+    comm = BatchComm(member.group, fresh_counters(), device)
+    block = WholeBlock(
+        num_own_sources=len(x),
+        num_destinations=len(grad),
+        layer=2,
+        operator=made[device],
+        in_degrees=torch.full((len(grad),), 3, device=device),
+        in_weights=None,
+        degrees=None,
+        comm=comm,
+    )
+    layer = layer.to(device)
+    if device.type != "cpu":
+        keep_busy(device)
+    rows = x.to(device).requires_grad_()
+    out = layer(block, rows)
+    comm.tie((out * grad.to(device)).sum()).backward()
+    return [each.detach().cpu() for each in (out, rows.grad, *(weight.grad for weight in layer.parameters()))]
 
 
 def differing(member, function, schedules):
@@ -285,6 +330,6 @@ def test_what_overlaps_changes_no_bit(controls, accelerator_pool, function):
 
 @pytest.mark.parametrize("name", CHAINS)
 def test_moves_that_overlap_change_no_bit(controls, accelerator_pool, name):
-    world, changes, *_ = CHAINS[name]
+    world, changes = CHAINS[name]
     function = partial(of_chain, algorithm=changes["algorithm"], grid=changes.get("grid"), made={})
     assert accelerator_pool.run(world, differing, function, SCHEDULES) == world * [[]]

@@ -20,8 +20,8 @@ from gsplit.engine.minibatch import MiniBatch
 from gsplit.engine.whole.whole_batch import grid_operator
 from gsplit.full import COLUMNS, FEATURES, ROWS
 from gsplit.full.grid_attention import GridAttention
+from gsplit.full.grid_operator import GridOperator
 from gsplit.full.moves import Moves
-from gsplit.full.operators import GridOperator
 from gsplit.full.whole_block import WholeBlock
 from gsplit.nn import BatchComm
 from gsplit.supply.ring import Handle

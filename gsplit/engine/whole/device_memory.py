@@ -228,7 +228,7 @@ class Layer:
         else:
             of_product = (
                 (self.fresh + after * self.wide) + after * self.out + (1 + work.keeps_rows) * after * self.wide
-            )
+            ) + self._sets_out()
         of_rows = (3 * before + self.received) * summed
         return (skipping + max(of_sums, of_product, of_rows)) * work.itemsize + self._of_edges()
 
@@ -267,6 +267,19 @@ class Layer:
             return self._chain(forward=False) + self.after * self.summed  # multiplied by factors
         rows = self.before + self.received
         return (rows + max(rows * (1 + self._scales_edges), self.sent)) * self.summed
+
+    def _sets_out(self) -> int:
+        """Numbers of gradients of sums that are on their way while those of weights are computed, on a grid."""
+        plan, work = self.plan, self.work
+        if exchanges(plan, work) or plan.graph_moves or work.recomputes or plan.grid.world == 1:
+            return 0
+        own = self.after * self.summed  # multiplied by factors
+        if plan.grid.size(FEATURES) > 1:
+            group = list(plan.grid.group(self.rank, FEATURES))
+            return 2 * own + int(work.sizes[group, self.number].sum()) * -(-self.summed // len(group))
+        if plan.grid.size(COLUMNS) > 1:
+            return own + block_of(plan, work, self.rank, self.number)[2] * self.summed
+        return own + self._chain(forward=False)
 
     def _chain(self, *, forward: bool) -> int:
         """Numbers of a grid's chain of moves: own rows, columns, gathered rows, products, sums, own rows."""

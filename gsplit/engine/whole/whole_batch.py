@@ -26,9 +26,10 @@ from gsplit.full.covers import Covered, edges_of_sums
 from gsplit.full.edge_shares import EdgeBlock, EdgeShare, read_edge_share
 from gsplit.full.first_sum import FirstBlock, FirstSums
 from gsplit.full.grid_attention import GridAttention, places_of_own
+from gsplit.full.grid_operator import GridOperator
 from gsplit.full.moves import Moves, fresh_counters
 from gsplit.full.moving import MovingOperator
-from gsplit.full.operators import CommonOperator, GridOperator, Operator, Sizes
+from gsplit.full.operators import CommonOperator, Operator, Sizes
 from gsplit.full.reading import Places, places_in_list
 from gsplit.full.reading.turning import turned_edges
 from gsplit.full.routes import all_other_rows, remote_sources, route_to

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 import torch.nn.functional as F
@@ -48,6 +49,10 @@ def has_hooks(module: nn.Module) -> bool:
     return any(getattr(module, hooks) or getattr(module_hooks, f"_global{hooks}") for hooks in HOOKS)
 
 
+SetsOut: TypeAlias = Callable[[Tensor], None]
+"""Is given the gradient of rows, in backward, before those of weights are computed: it travels meanwhile."""
+
+
 def linear(x: Tensor, by: nn.Module, bias: Tensor | None = None, finish: Finish | None = None) -> Tensor:
     """``finish(by(x) + bias)`` for a linear map, forward and backward by the core where that is faster.
 
@@ -67,6 +72,48 @@ def linear(x: Tensor, by: nn.Module, bias: Tensor | None = None, finish: Finish 
     else:
         out = by(x) if bias is None else by(x) + bias
     return out if finish is None else finish(out)
+
+
+def linear_of_sums(
+    sums: Tensor, by: nn.Linear, bias: Tensor | None, finish: Finish | None, sets_out: SetsOut
+) -> Tensor:
+    """``finish(by(sums) + bias)`` as :func:`linear` gives it, of a map that does nothing else.
+
+    Args:
+        sums: [n, D] in the type of the products.
+        by: linear map from D features.
+        bias: as wide as its result, which has then none of its own; None: its own.
+        finish: what stands behind it.
+        sets_out: is told the gradient of the sums first.
+    """
+    out: Tensor = _OfSums.apply(sums, by.weight, by.bias if bias is None else bias, sets_out)
+    return out if finish is None else finish(out)
+
+
+class _OfSums(torch.autograd.Function):
+    """A product in forward; in backward the gradient of the rows comes first, and is told of."""
+
+    @staticmethod
+    def forward(ctx: Any, sums: Tensor, weight: Tensor, bias: Tensor | None, sets_out: SetsOut) -> Tensor:
+        ctx.sets_out = sets_out
+        ctx.save_for_backward(sums, weight)
+        return multiplied([Term(sums, weight)], bias, sums.dtype)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        sums, weight = ctx.saved_tensors
+        _, of_weight, of_bias, _ = ctx.needs_input_grad
+        of_sums = _rows_first(grad, weight, ctx.sets_out)
+        found = weight_gradients([grad], sums)[0] if of_weight else None
+        return of_sums, found, sum_of_rows(grad) if of_bias else None, None
+
+
+def _rows_first(grad: Tensor, weight: Tensor, sets_out: SetsOut) -> Tensor:
+    """Gradient of rows that were multiplied by a weight, which is told of."""
+    of_rows = multiplied([Term(grad, weight, turned=True)], None, grad.dtype)
+    sets_out(of_rows)
+    return of_rows
 
 
 def mapped(x: Tensor, by: nn.Module) -> Tensor:
@@ -201,7 +248,13 @@ class _Passed(torch.autograd.Function):
 
 
 def own_and_others(
-    x: Tensor, num_first: int, rows: Tensor, lin_self: nn.Linear, lin_neigh: nn.Linear, finish: Finish | None
+    x: Tensor,
+    num_first: int,
+    rows: Tensor,
+    lin_self: nn.Linear,
+    lin_neigh: nn.Linear,
+    finish: Finish | None,
+    sets_out: SetsOut | None = None,
 ) -> Tensor:
     """``finish(lin_self(x[:num_first]) + lin_neigh(rows))``, the products one by one, and added.
 
@@ -212,8 +265,10 @@ def own_and_others(
         lin_self: linear map from D features.
         lin_neigh: linear map from D features, without bias, as wide.
         finish: what stands behind them.
+        sets_out: is told the gradient of ``rows`` first; None: nobody is.
     """
-    out: Tensor = _OwnAndOthers.apply(x, rows, lin_self.weight, lin_self.bias, lin_neigh.weight, num_first, finish)
+    weights = lin_self.weight, lin_self.bias, lin_neigh.weight
+    out: Tensor = _OwnAndOthers.apply(x, rows, *weights, num_first, finish, sets_out)
     return out if finish is None else finish(out)
 
 
@@ -243,8 +298,10 @@ class _OwnAndOthers(torch.autograd.Function):
         every: Tensor,
         num_first: int,
         finish: Finish | None,
+        sets_out: SetsOut | None,
     ) -> Tensor:
-        ctx.num_first, ctx.overwrites = num_first, finish is not None and finish.overwrites
+        ctx.num_first, ctx.sets_out = num_first, sets_out
+        ctx.overwrites = finish is not None and finish.overwrites
         if finish is None or finish.asks_for(rows):
             out = F.linear(x[:num_first], first, bias)
             out += multiplied([Term(rows, every)], None, rows.dtype)
@@ -259,15 +316,17 @@ class _OwnAndOthers(torch.autograd.Function):
         x, rows, first, every = ctx.saved_tensors
         of_x, of_rows, *needs = ctx.needs_input_grad[:5]
         own = x[: ctx.num_first]
+        told = ctx.sets_out is not None and of_rows
+        grad_rows = _rows_first(grad, every, ctx.sets_out) if told else None
         of_first, of_bias = _own_gradients(grad, own, needs)
         grad_x = None
         if of_x:
             grad_x = x if ctx.overwrites and x.is_contiguous() else torch.empty_like(x)
             torch.mm(grad, first, out=grad_x[: ctx.num_first])
             grad_x[ctx.num_first :].zero_()
-        terms = [Back(rows, every, of_rows, needs[2])]
-        [(grad_rows, of_every)], _ = multiplied_back(grad, terms, bias=False, overwrites=ctx.overwrites)
-        return grad_x, grad_rows, of_first, of_bias, of_every, None, None
+        terms = [Back(rows, every, of_rows and not told, needs[2])]
+        [(computed, of_every)], _ = multiplied_back(grad, terms, bias=False, overwrites=ctx.overwrites)
+        return grad_x, grad_rows if told else computed, of_first, of_bias, of_every, None, None, None
 
 
 class _OwnBesideOthers(torch.autograd.Function):

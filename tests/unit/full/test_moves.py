@@ -11,8 +11,9 @@ import torch
 from support.threads import in_threads
 
 from gsplit.full import COLUMNS, FEATURES, ROWS, GridPlan
+from gsplit.full.grid_operator import GridOperator
 from gsplit.full.moves import Moves
-from gsplit.full.operators import GridOperator, Sizes
+from gsplit.full.operators import Sizes
 from gsplit.full.plans import grids_of
 from gsplit.full.shards import Shard
 from gsplit.full.volumes import Widths, volumes

@@ -1,0 +1,236 @@
+"""The operator of a grid: the chain of moves around a product, on accelerators beside it.
+
+    rows come     own columns | those of the trainers along the features | those of all along the first axis
+    sums go       to each member along the second axis | of the own ones, to each trainer along the features
+
+There a product is cut at all of these places (:class:`Cut`): what is there is summed while the next rows come, and
+sums for one member are sent while those for the next are taken. In backward the first move can set out by itself
+(:meth:`GridOperator.start_backward`), and something else be computed meanwhile. On the CPU, where the cores that sum
+would also send, moves and product follow each other (:func:`~gsplit.full.operators.chain`).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from gsplit.full.moves import Moves, shares
+from gsplit.full.operators import Sizes, chain, product, transposed, way_of
+from gsplit.full.passing import start_reduce_scatter, start_scattered_to_rows, start_to_rows
+from gsplit.full.plans import COLUMNS, FEATURES, ROWS
+from gsplit.full.shards import Shard
+from gsplit.kernels import Edges, computed_in
+from gsplit.kernels.sums import core_rests
+from gsplit.nn.exchange import times
+from gsplit.nn.neighbourhood import Factors
+
+PASS_EDGES = 2
+"""Edges a row that take as long as a pass over the sums, which are read and written once more."""
+
+
+class Cut(NamedTuple):
+    """The edges of a product, cut by where rows come from and where sums go."""
+
+    early: list[Shard | None]
+    """Those from rows that are there while others are on their way, move by move; their sources count from the first
+    of these rows. None where they are too few for a pass of their own."""
+    blocks: list[list[tuple[slice, Shard]]]
+    """All others, by the member that the sums are for, with the rows of these; those of the own block by the trainer
+    along the features that they go to, where a move along these follows."""
+
+    @classmethod
+    def of(cls, shard: Shard, early: Sequence[slice], sizes: Sequence[Sequence[int]]) -> Cut:
+        """Cut the edges of a shard.
+
+        Args:
+            shard: to be cut; a device is asked where.
+            early: places of the rows that are there early, each among those of the next.
+            sizes: rows of each piece of each block.
+        """
+        passes: list[Shard | None] = []
+        for number, rows in enumerate(early, start=1):
+            is_early_E = (shard.edges.indices >= rows.start) & (shard.edges.indices < rows.stop)
+            near = kept(shard, is_early_E, rows.start)
+            worth = number == len(early) or len(near.edges.indices) >= PASS_EDGES * shard.edges.num_rows
+            passes.append(near if worth else None)
+            shard = kept(shard, ~is_early_E) if worth else shard
+        ends = [0, *itertools.accumulate(size for block in sizes for size in block)]
+        places = shard.edges.indptr[torch.tensor(ends, device=shard.edges.indptr.device)].tolist()
+        pieces = iter(zip(itertools.pairwise(ends), itertools.pairwise(places), strict=True))
+
+        def piece() -> tuple[slice, Shard]:
+            (first, end), at = next(pieces)
+            weight = None if shard.weight is None else shard.weight[slice(*at)]
+            return slice(first, end), Shard(shard.edges.from_row(first, end, at), weight)
+
+        return cls(passes, [[piece() for _ in block] for block in sizes])
+
+    def shards(self) -> Iterator[Shard]:
+        """All edges."""
+        yield from (shard for shard in self.early if shard is not None)
+        yield from (shard for block in self.blocks for _, shard in block)
+
+
+class GridOperator:
+    """The chain of moves around a product, on one trainer of a grid.
+
+    Args:
+        shard: edges from the places of its column to those of its row.
+        moves: of the trainer.
+        sources, destinations: sizes of the layer's two levels.
+        returns: whether there is a backward.
+    """
+
+    def __init__(
+        self, shard: Shard, moves: Moves, sources: Sizes, destinations: Sizes, *, returns: bool = True
+    ) -> None:
+        self._moves, self._sources, self._destinations = moves, sources, destinations
+        self.num_edges = len(shard.edges.indices)
+        turned = transposed(shard, sum(sources.across)) if returns else None
+        self._shard = self._cut(shard, sources, destinations, (ROWS, COLUMNS))
+        self._turned = None if turned is None else self._cut(turned, destinations, sources, (COLUMNS, ROWS))
+
+    def tensors(self) -> Iterator[Tensor]:
+        """The edges, forward and backward."""
+        for cut in (self._shard, self._turned):
+            shards = cut.shards() if isinstance(cut, Cut) else filter(None, [cut])
+            for edges, weight in shards:
+                yield from (edges.indptr, edges.indices, *([] if weight is None else [weight]))
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether moves of backward go on while something else is computed."""
+        return isinstance(self._turned, Cut) and any(side.size > 1 for side in self._moves.sides.values())
+
+    def forward(self, x: Tensor, by: Factors, *, weighted: bool) -> Tensor:
+        """Sums of the own destinations."""
+        around = self._sources, self._destinations, (ROWS, COLUMNS)
+        if isinstance(self._shard, Cut):
+            sums = self._start(times(x, by.sources), self._shard, *around, weighted)()
+        else:
+            sums = self._chain(lambda: times(x, by.sources), self._shard, *around, weighted)
+        return by.applied(sums, x)
+
+    def backward(self, grad: Tensor, by: Factors, *, weighted: bool) -> Tensor:
+        """Gradients of the own sources: the chain with rows and columns exchanged, and the edges turned round."""
+        assert self._turned is not None
+        if isinstance(self._turned, Cut):
+            return self.start_backward(grad, by, weighted=weighted)()
+        around = self._destinations, self._sources, (COLUMNS, ROWS)
+        sums = self._chain(lambda: times(grad, by.sources).contiguous(), self._turned, *around, weighted)
+        return by.applied(sums, grad)
+
+    def start_backward(self, grad: Tensor, by: Factors, *, weighted: bool) -> Callable[[], Tensor]:
+        """Begin to do :meth:`backward` on accelerators; what is returned does the rest, and gives the gradients.
+
+        The first move is on its way then; where none comes before the product, the last one is.
+        """
+        assert isinstance(self._turned, Cut)
+        around = self._destinations, self._sources, (COLUMNS, ROWS)
+        sums = self._start(times(grad, by.sources).contiguous(), self._turned, *around, weighted)
+        return lambda: by.applied(sums(), grad)
+
+    def _cut(self, shard: Shard, given: Sizes, wanted: Sizes, axes: tuple[str, str]) -> Shard | Cut:
+        """The edges of a product, on accelerators cut so that moves go on meanwhile."""
+        if shard.edges.indices.device.type == "cpu" and not core_rests[0]:
+            return shard
+        first, second, along = (self._moves.sides[axis] for axis in (*axes, FEATURES))
+        begin, early = sum(given.across[: first.place]), []
+        if along.size > 1:
+            own = begin + sum(given.features[: along.place])
+            early.append(slice(own, own + given.features[along.place]))
+        if first.size > 1:
+            early.append(slice(begin, begin + given.across[first.place]))
+        if second.size == 1:
+            return Cut.of(shard, early, [[size] for size in wanted.features])
+        blocks = [[size] for size in wanted.across]
+        blocks[second.place] = wanted.features
+        return Cut.of(shard, early, blocks)
+
+    def _chain(
+        self,
+        x: Callable[[], Tensor],
+        shard: Shard,
+        given: Sizes,
+        wanted: Sizes,
+        axes: tuple[str, str],
+        weighted: bool,
+    ) -> Tensor:
+        def summed(rows: Tensor) -> Tensor:
+            return product(shard.edges, [rows], shard.weight if weighted else None)
+
+        return chain(self._moves, x, summed, given, wanted, axes)
+
+    def _start(
+        self, x: Tensor, cut: Cut, given: Sizes, wanted: Sizes, axes: tuple[str, str], weighted: bool
+    ) -> Callable[[], Tensor]:
+        """Begin the chain; what is returned does the rest, and gives [own rows of ``wanted``, D]."""
+        width, dtype, way, along = x.shape[1], x.dtype, way_of(axes), self._moves.sides[FEATURES]
+        room = cut.blocks[-1][-1][0].stop, shares(width, along.size)[along.place]
+        coming = self._arriving(x, given, axes[0], way)
+        there = [next(coming)]
+
+        def summed() -> Callable[[], Tensor]:
+            sums, onto = x.new_empty(room, dtype=computed_in(dtype)), None
+            for shard in cut.early:
+                if shard is not None:
+                    product(shard.edges, [there.pop()()], shard.weight if weighted else None, out=sums, onto=onto)
+                    onto = sums
+                there[:] = [next(coming)]
+            rows = there.pop()()
+
+            def piece(at: slice, shard: Shard) -> Tensor:
+                of_edges, begun = shard.weight if weighted else None, None if onto is None else onto[at]
+                return product(shard.edges, [rows], of_edges, out=sums[at], onto=begun).to(dtype)
+
+            return self._leaving(cut, piece, wanted, width, axes[1], way)
+
+        if not cut.early:  # products come first, and what goes at last is on its way
+            return summed()
+        return lambda: summed()()
+
+    def _arriving(self, x: Tensor, given: Sizes, axis: str, way: str) -> Iterator[Callable[[], Tensor]]:
+        """Move rows along the features and an axis; what gives those that are there comes while others travel."""
+        moves, rows = self._moves, x
+        if moves.sides[FEATURES].size > 1:
+            arrive = moves.start_to_columns(x, given.features, way)
+            yield lambda: moves.own_columns(x)
+            rows = arrive()
+        if moves.sides[axis].size > 1:
+            own = moves.rounded(rows)
+            arrive = moves.start_gather(own, given.across, axis, way)
+            yield lambda: own
+            rows = arrive()
+        yield lambda: rows
+
+    def _leaving(
+        self, cut: Cut, piece: Callable[[slice, Shard], Tensor], wanted: Sizes, width: int, axis: str, way: str
+    ) -> Callable[[], Tensor]:
+        """Make the sums, member by member, and send them; what is returned gives [own rows, D]."""
+        moves, blocks = self._moves, cut.blocks
+        side, along = moves.sides[axis], moves.sides[FEATURES]
+
+        def block(member: int) -> Tensor:
+            return piece(*blocks[member][0])
+
+        if side.size == 1:
+            return start_to_rows(moves, block, wanted.features, width, way) if along.size > 1 else lambda: block(0)
+        if along.size == 1:
+            return start_reduce_scatter(moves, block, wanted.across, width, axis, way)
+        own = blocks[side.place]
+        return start_scattered_to_rows(
+            moves, block, lambda member: piece(*own[member]), wanted.across, wanted.features, width, axis, way
+        )
+
+
+def kept(shard: Shard, mask_E: Tensor, first: int = 0) -> Shard:
+    """The edges of a shard that a mask says, whose sources count from ``first``; a device is asked how many."""
+    edges, at = shard.edges, mask_E.nonzero().squeeze(1)
+    indptr = F.pad(mask_E.cumsum(0, dtype=torch.int32), (1, 0))[edges.indptr]
+    weight = None if shard.weight is None else shard.weight[at]
+    return Shard(Edges(indptr=indptr, indices=edges.indices[at] - first), weight)
