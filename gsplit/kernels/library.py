@@ -93,11 +93,14 @@ class Library(Kernels):
         dtype = computed_in(own.dtype)
         x = _joined(own, received)
         x, left = x.to(dtype), left.to(dtype)  # sampled products take no shorter types
+        pairs = zip(left.chunk(heads, dim=1), x.chunk(heads, dim=1), strict=True)
+        if len(edges.indices) > edges.num_rows * len(x):  # a sparse tensor has no more: edges that are there twice
+            at = edges.rows().long(), edges.indices.long()
+            return torch.stack([(a @ b.t())[at] for a, b in pairs], dim=1)
         size = (edges.num_rows, len(x))
         pattern = torch.sparse_csr_tensor(
             edges.indptr.long(), edges.indices.long(), left.new_zeros(len(edges.indices)), size
         )
-        pairs = zip(left.chunk(heads, dim=1), x.chunk(heads, dim=1), strict=True)
         products = [torch.sparse.sampled_addmm(pattern, a.contiguous(), b.contiguous().t()) for a, b in pairs]
         return torch.stack([product.values() for product in products], dim=1).to(dtype)
 

@@ -241,6 +241,7 @@ class Block(Neighbourhood):
 
     @override
     def normalised_sum(self, x: Tensor, by: Factors, *, weighted: bool = False) -> Tensor:
+        by = by.to(computed_in(x.dtype))
         return self._summed(x, weight=self._edge_factors(x, weighted=weighted), by=by)
 
     @override

@@ -98,14 +98,12 @@ class GCNConv(nn.Module):
 
     def _factors(self, block: Neighbourhood, dtype: torch.dtype) -> Factors:
         if self.normalization == "mean":
-            drawn = block.sampled_weight().to(dtype)
-            share = _or_one(float(self.loops) + drawn).reciprocal()
-            return Factors(sums=share, own=share if self.loops else None)
-        return symmetric_factors(block, dtype, 1.0 if self.loops else None)
+            return mean_factors(block.sampled_weight().to(dtype), loops=self.loops)
+        return factors_on_block(block, dtype, 1.0 if self.loops else None)
 
 
-def symmetric_factors(block: Neighbourhood, dtype: torch.dtype, loops: Tensor | float | None) -> Factors:
-    """The factors of ``both``.
+def factors_on_block(block: Neighbourhood, dtype: torch.dtype, loops: Tensor | float | None) -> Factors:
+    """The factors of ``both``, as :func:`symmetric_factors` makes them.
 
     Args:
         block: with degrees.
@@ -113,18 +111,46 @@ def symmetric_factors(block: Neighbourhood, dtype: torch.dtype, loops: Tensor | 
         loops: weight of the edge from each own source to itself that is added to the graph's, one for all or
             [num_own_sources]; None for none.
     """
-    n = block.num_destinations
-    degrees = block.graph_degrees().to(dtype)  # of own sources; the destinations come first
+    sources = block.graph_degrees().to(dtype)
+    rows = sources[: block.num_destinations]  # they come first
+    missing = None if block.sums_all else missing_share(rows, block.sampled_weight().to(dtype))
+    return symmetric_factors(rows, sources, loops, missing)
+
+
+def mean_factors(drawn: Tensor, *, loops: bool) -> Factors:
+    """The factors of ``mean``: of weights [n] of the in-edges that sums stand for, and of loops of weight 1."""
+    share = _or_one(float(loops) + drawn).reciprocal()
+    return Factors(sums=share, own=share if loops else None)
+
+
+def symmetric_factors(
+    rows: Tensor, sources: Tensor, loops: Tensor | float | None, missing: Tensor | None = None
+) -> Factors:
+    """The factors of ``both``.
+
+    Args:
+        rows, sources: [n] and [m] weights of all in-edges in the whole graph, of what is summed for and of what is
+            summed.
+        loops: weight of the loop of each, which is not among these: one for all or [m], where the sources begin with
+            the rows; None for none.
+        missing: [n] what :func:`missing_share` says; None where sums stand for all in-edges.
+    """
+    of_loops = loops[: len(rows)] if isinstance(loops, Tensor) else loops
+    of_rows = _inverse_root(rows, of_loops)
+    own = None if of_loops is None else of_rows.square() * of_loops
+    sums = of_rows if missing is None else missing * of_rows
+    return Factors(sources=_inverse_root(sources, loops), sums=sums, own=own)
+
+
+def missing_share(degrees: Tensor, drawn: Tensor) -> Tensor:
+    """What makes up for in-edges that were not drawn, r [n]: the weights of all over those of the drawn ones."""
+    return _or_one(degrees) / _or_one(drawn)
+
+
+def _inverse_root(degrees: Tensor, loops: Tensor | float | None) -> Tensor:
+    """``d ** -0.5``; 0 where d is, as PyG has it: without loops a vertex without in-edges gives nothing."""
     whole = degrees if loops is None else degrees + loops
-    # Without loops a vertex without in-edges has no degree to divide by, and gives nothing: PyG's definition.
-    factor = torch.where(whole > 0, whole.rsqrt(), torch.zeros_like(whole))
-    sums, own = factor[:n], None
-    if not block.sums_all:
-        missing = _or_one(degrees[:n]) / _or_one(block.sampled_weight().to(dtype))
-        sums = missing * sums
-    if loops is not None:
-        own = factor[:n].square() * (loops[:n] if isinstance(loops, Tensor) else loops)
-    return Factors(sources=factor, sums=sums, own=own)
+    return torch.where(whole > 0, whole.rsqrt(), torch.zeros_like(whole))
 
 
 def _or_one(values: Tensor) -> Tensor:

@@ -24,6 +24,9 @@ from gsplit.nn.rowwise.dense import linear
 class Factors:
     """Numbers of a normalised sum ``sums_v * sum over u of sources_u x_u + own_v x_v``; none of them is trained.
 
+    Raises:
+        ValueError: for factors that want a gradient, which none would get.
+
     Examples:
         >>> halves = Factors(sums=torch.tensor([0.5, 0.5]), own=torch.tensor([1.0, 1.0]))
         >>> block.normalised_sum(torch.tensor([[1.0], [2.0], [4.0]]), halves)  # 1 + (2 + 4) / 2, and 2 + 1 / 2
@@ -38,9 +41,19 @@ class Factors:
     own: Tensor | None = None
     """[num_destinations]; None: 0."""
 
+    def __post_init__(self) -> None:
+        if any(each is not None and each.requires_grad for each in vars(self).values()):
+            raise ValueError(
+                "factors of a normalised sum get no gradient: multiply what is trained to the rows or sums"
+            )
+
     def turned(self) -> Factors:
         """The factors of backward, where the gradient of x is such a sum of that of the result."""
         return Factors(sources=self.sums, sums=self.sources, own=self.own)
+
+    def to(self, dtype: torch.dtype) -> Factors:
+        """The same factors in a type."""
+        return Factors(**{name: None if each is None else each.to(dtype) for name, each in vars(self).items()})
 
     def applied(self, sums: Tensor, x: Tensor) -> Tensor:
         """Sums [rows, D] of their own memory, multiplied by their factors, and with what is added of own rows x."""

@@ -64,12 +64,19 @@ logger = logging.getLogger(__name__)
 def by_plan(resolved: Callable[[TrainConfig], Run], asked: TrainConfig, plan: GridPlan) -> Run:
     """The run as it is where a plan is named; what was asked for stays what it was.
 
+    What is warned of then was warned of when the run was resolved without the plan.
+
     Args:
         resolved: makes a run of what is asked for.
         asked: what was asked for, with the plan left open.
         plan: that is named.
     """
-    return replace(resolved(replace(asked, **plan.fields)), asked=asked)
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        return replace(resolved(replace(asked, **plan.fields)), asked=asked)
+    finally:
+        logging.disable(before)
 
 
 def with_plan_chosen(run: Run, named: Callable[[GridPlan], Run]) -> Run:

@@ -87,6 +87,20 @@ def test_the_logits_are_pygs_over_the_whole_graph(name, weighted):
         torch.testing.assert_close(ours, theirs, rtol=near, atol=near * theirs.abs().max().item())
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_the_logits_are_pygs_in_mixed_precision(dtype):
+    """Rows alone are rounded, and no degree, which float16 may not even reach: float64 is held against."""
+    graph = graph_of(weighted=True)
+    graph = replace(graph, edge_weight=graph.edge_weight * 1e5)
+    edge_index, weight = edges_of(graph)
+    torch.manual_seed(1)
+    model = GCN(6, 16, 3, 4).eval()
+    with torch.autocast("cpu", dtype):
+        ours = on_blocks(model, graph, 3, torch.float32).double()
+    theirs = model.double()(torch.from_numpy(graph.features).double(), edge_index, weight.double())
+    assert (ours - theirs).norm() <= 2**-7 * theirs.norm()
+
+
 class Unweighted(nn.Module):
     """A forward that takes no weights, on a graph that has some."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import logging
 import math
 import os
 import signal
@@ -23,6 +24,7 @@ from gsplit.engine.whole import machine_prices
 from gsplit.engine.whole.fitting import chosen_of, fitting_plans
 from gsplit.engine.whole.plan_table import priced_plans
 from gsplit.errors import InputError
+from gsplit.full import GridPlan
 from gsplit.launch.resolve import resolve
 from gsplit.runs import checkpoint
 from gsplit.train import plan_trials
@@ -192,6 +194,21 @@ def test_what_cannot_be_tried_ends_no_run(long, layouts, tmp_path, caplog):
 
     assert plan_trials.with_plan_chosen(run, named) is run
     assert "is refused" in caplog.text
+
+
+def test_what_a_run_was_warned_of_is_not_said_again_for_each_plan(layouts, tmp_path, caplog):
+    """But what is refused is raised."""
+    run = resolve(config_for(layouts(2).path, tmp_path / "run", **FULL, check_model=False))
+    (warning,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert "--no-check-model has no effect" in warning
+    caplog.clear()
+    plan = GridPlan(algorithm="1d", sizes=(2, 1, 1))
+    assert plan_trials.by_plan(resolve, run.asked, plan).config.algorithm == "1d"
+    assert not caplog.records
+    with pytest.raises(InputError):
+        plan_trials.by_plan(resolve, run.asked, GridPlan(algorithm="3d", sizes=(3, 1, 1)))
+    logging.getLogger("gsplit").warning("of later")
+    assert "of later" in caplog.text
 
 
 def test_a_run_that_goes_on_says_where_nobody_knows_its_plan(layouts, tmp_path, caplog):

@@ -176,6 +176,8 @@ class TextTable:
             )
         if (quote := self._format.quote) is not None:
             self._check_quotes(quote)
+            if not self._format.may_hold_line_ends:
+                self._check_line_ends(quote.encode())
         self._is_checked = True
 
     def _check_quotes(self, quote: str) -> None:
@@ -190,6 +192,19 @@ class TextTable:
                 f"{self.path}, line {self._skipped + line}: a field in quotes goes on after them, or never ends; "
                 "write a quote in quotes twice, or remove the quotes, or --quote none takes them as characters"
             )
+
+    def _check_line_ends(self, quote: bytes) -> None:
+        """Check that no field in quotes goes on in the next line, where lines are read one by one."""
+        before = self._skipped
+        with self._open_rows() as file:
+            for text in whole_rows(file, self._format, QUOTES_BYTES, are_odd=self._has_odd_quotes):
+                lines = io.StringIO(text.decode(errors="replace"), newline="")
+                if quote in text and (line := first_odd_line(lines, self._format.of_csv, ends=True)):
+                    raise InputError(
+                        f"{self.path}, line {before + line}: a field in quotes goes on in the next line, which is "
+                        "read where one space, tab or comma stands between fields, and none around lines; write it so"
+                    )
+                before += text.count(LINE_END)
 
     def _has_no_rows(self) -> bool:
         with self._open_rows() as file:
@@ -354,12 +369,13 @@ def _ended(blocks: Iterable[bytes]) -> Iterable[bytes]:
     yield b""
 
 
-def first_odd_line(lines: Iterable[str], form: Mapping[str, Any]) -> int | None:
+def first_odd_line(lines: Iterable[str], form: Mapping[str, Any], *, ends: bool = False) -> int | None:
     """Find a field that goes on after its quotes, or whose quotes never close.
 
     Args:
         lines: of a text, with their ends.
         form: the format, as arguments of :func:`csv.reader`.
+        ends: find also a field that goes on in the next line.
 
     Returns:
         The number of the line where its row begins, from 1 on; None where there is none.
@@ -367,6 +383,8 @@ def first_odd_line(lines: Iterable[str], form: Mapping[str, Any]) -> int | None:
     rows, begin = csv.reader(lines, **form, strict=True), 1
     try:
         for _ in rows:
+            if ends and rows.line_num > begin:
+                return begin
             begin = rows.line_num + 1
     except csv.Error as error:
         if "expected" in str(error):  # a delimiter, or no end; else it is about something else

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,13 +22,13 @@ from typing_extensions import override
 from gsplit.engine.components import Components
 from gsplit.engine.gridded.held_sets import EdgesOfSet, Held
 from gsplit.engine.gridded.subgraph_batches import Cut, SubgraphBatches
-from gsplit.engine.whole.rotated_batch import DROPPED, RotatedMiniBatch, inverse_root, summed_over
+from gsplit.engine.whole.rotated_batch import DROPPED, RotatedMiniBatch, summed_over
 from gsplit.full import GridPlan
 from gsplit.full.moves import Moves
 from gsplit.full.rotation import Ends, Planes, Relaid, Rotated, RotatedLayer, orders_of, roles_of
 from gsplit.full.shards import with_loops
-from gsplit.nn import BatchComm
-from gsplit.nn.gcn import GCNConv
+from gsplit.nn import BatchComm, Factors
+from gsplit.nn.gcn import GCNConv, mean_factors, missing_share, symmetric_factors
 from gsplit.sampling import Rule
 from gsplit.sampling.plan import fold_key
 from gsplit.supply.pipes import TrainerEnd
@@ -88,50 +88,32 @@ class TurningPlanes(SubgraphBatches):
         # Trainers along the features share the columns of an edge: the first of them counts it.
         edges = len(shard.edges.indices) if planes.grid.coordinate(planes.rank, roles.features) == 0 else 0
         conv: Any = self._model.convs[layer - 1]
-        by = self._factors(conv, held, rows, sources, into)
+        by, loops = self._factors(conv, held, rows, sources, into)
         if conv.loops:
-            shard = with_loops(shard, column_S[rows], by.loops)
+            shard = with_loops(shard, column_S[rows], loops)
         pieces, turned = summed_over(shard, len(sources), run.config.row_blocks, device, run.dtype)
-        tensor = self._components.edges.tensor
         rotated = RotatedLayer(
             layer=layer,
             pieces=pieces,
             turned=turned,
-            source_factor=None if by.sources is None else tensor(by.sources[:, None]),
-            factor=tensor(by.sums[:, None]),
+            by=by,
             relaid=Relaid.of(planes, layer, device) if len(self._model.skips) else None,
         )
         return rotated, edges
 
     def _factors(
         self, conv: GCNConv, held: Held, rows: NDArray[np.int64], sources: NDArray[np.int64], into: EdgesOfSet
-    ) -> _Factors:
-        """What a layer multiplies by, as :class:`~gsplit.nn.gcn.GCNConv` does on blocks."""
-        loop, drawn = float(conv.loops), (into.numbers if into.totals is None else into.totals).astype(np.float64)
+    ) -> tuple[Factors, NDArray[np.float64] | None]:
+        """What a layer multiplies by, as :class:`~gsplit.nn.gcn.GCNConv` does on blocks; and weights of loops."""
+        edges, missing = self._components.edges, None
+        drawn = torch.from_numpy((into.numbers if into.totals is None else into.totals).astype(np.float64))
         if conv.normalization == "mean":
-            return _Factors(sums=1 / _or_one(loop + drawn))
-        everyone, degrees_of = np.concatenate(held.vertices), self._components.edges.host_degrees_of
-        degrees = degrees_of(everyone[rows])
-        sums, of_sources = (
-            inverse_root(torch.from_numpy(loop + each)).numpy() for each in (degrees, degrees_of(everyone[sources]))
-        )
-        if into.estimates:
-            return _Factors(sums, of_sources)
-        missing = _or_one(degrees) / _or_one(drawn)  # loops are not among the edges that this makes up for
-        return _Factors(sums * missing, of_sources, 1 / missing)
-
-
-class _Factors(NamedTuple):
-    """The factors of a layer's sums."""
-
-    sums: NDArray[np.float64]
-    """[R] of the sums, loops and all."""
-    sources: NDArray[np.float64] | None = None
-    """[sources] of the rows that are summed; None for 1."""
-    loops: NDArray[np.float64] | None = None
-    """[R] of loops; None for 1."""
-
-
-def _or_one(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The values, but 1 where there is nothing to divide by."""
-    return np.where(values > 0, values, 1)
+            by = mean_factors(drawn, loops=conv.loops)
+        else:
+            everyone = np.concatenate(held.vertices)
+            degrees, others = (torch.from_numpy(edges.host_degrees_of(everyone[each])) for each in (rows, sources))
+            missing = None if into.estimates else missing_share(degrees, drawn)
+            by = symmetric_factors(degrees, others, 1.0 if conv.loops else None, missing)
+        of_sources, of_sums = (None if each is None else edges.tensor(each.numpy()) for each in (by.sources, by.sums))
+        # Loops are not among the edges that the factors of sums make up for.
+        return Factors(sources=of_sources, sums=of_sums), None if missing is None else missing.reciprocal().numpy()

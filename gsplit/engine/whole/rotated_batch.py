@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from gsplit.full.operators import transposed
 from gsplit.full.rotation import Ends, Planes, Relaid, Rotated, RotatedLayer, Summed, roles_of
 from gsplit.full.shards import Shard, in_rows, read_shard, with_loops
 from gsplit.nn import GCN, BatchComm
+from gsplit.nn.gcn import mean_factors, symmetric_factors
 from gsplit.runs.log import level_name
 from gsplit.sampling.plan import fold_key
 from gsplit.supply.ring import Handle
@@ -137,7 +138,8 @@ class RotatedBatches:
         """One layer; layers three or six apart have the same block of the adjacency."""
         components, planes, roles = self._components, self._planes, roles_of(layer)
         model: Any = components.model
-        loops = bool(model.convs[layer - 1].loops)
+        conv = model.convs[layer - 1]
+        loops = bool(conv.loops)
         rows, sources = planes.block(layer, roles.rows), planes.block(layer - 1, roles.columns)
         double = planes.orders[0] is not planes.orders[1]
         name = (layer % 3, layer % 2 if double else 0, loops)
@@ -148,20 +150,14 @@ class RotatedBatches:
         pieces, turned = shards[name]
         if len(model.skips) and name not in relaid:
             relaid[name] = Relaid.of(planes, layer, components.member.device)
-        own = float(loops)
-        degrees = own + components.edges.degrees_of(rows).unsqueeze(1)
         # A degree is above 0, or the sum of its vertex is 0 (gsplit.engine.sampled.edge_weights).
-        factor, source_factor = degrees.where(degrees > 0, 1).reciprocal(), None
-        if model.convs[layer - 1].normalization == "both":
-            factor = inverse_root(degrees)
-            source_factor = inverse_root(own + components.edges.degrees_of(sources).unsqueeze(1))
+        degrees = components.edges.degrees_of
+        if conv.normalization == "mean":
+            by = mean_factors(degrees(rows), loops=loops)
+        else:
+            by = symmetric_factors(degrees(rows), degrees(sources), 1.0 if loops else None)
         return RotatedLayer(
-            layer=layer,
-            pieces=pieces,
-            turned=turned,
-            source_factor=source_factor,
-            factor=factor,
-            relaid=relaid.get(name),
+            layer=layer, pieces=pieces, turned=turned, by=replace(by, own=None), relaid=relaid.get(name)
         )
 
     def _shard(self, layer: int, rows: NDArray[np.int64], sources: NDArray[np.int64], *, loops: bool) -> Shard:
@@ -210,8 +206,3 @@ def _places(vertices: NDArray[np.int64], n: int) -> NDArray[np.int32]:
     place_N = np.full(n, -1, np.int32)
     place_N[vertices] = np.arange(len(vertices))
     return place_N
-
-
-def inverse_root(degrees: Tensor) -> Tensor:
-    """``degrees ** -0.5``, and 0 where there is no degree, as PyG has it."""
-    return torch.where(degrees > 0, degrees.rsqrt(), torch.zeros_like(degrees))

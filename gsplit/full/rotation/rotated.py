@@ -33,7 +33,7 @@ from gsplit.full.rotation.normalised import rms_normalised
 from gsplit.full.rotation.planes import Planes, Roles, roles_of
 from gsplit.full.rotation.skips import Relaid, laid_out
 from gsplit.full.shards import Shard
-from gsplit.nn import LayeredModel
+from gsplit.nn import Factors, LayeredModel
 from gsplit.nn.rowwise.activation import activated
 from gsplit.nn.rowwise.dense import mapped
 from gsplit.parallel.checker import CollectiveChecker, Step
@@ -50,10 +50,8 @@ class RotatedLayer:
     of rows that are summed and added up one after another."""
     turned: Shard
     """The same edges, a row for each source."""
-    source_factor: Tensor | None
-    """[sources] factors of the rows that are summed; None for 1."""
-    factor: Tensor
-    """[R] factors of the sums."""
+    by: Factors
+    """Factors of the rows that are summed [sources], and of the sums [R]; loops are among the edges."""
     relaid: Relaid | None = None
     """How its input is laid out like its output; None where there are no skips."""
 
@@ -144,7 +142,7 @@ class Rotated:
         for layer in self.layers:
             for edges, weight in (*layer.pieces, layer.turned):
                 yield from (each for each in (edges.indptr, edges.indices, weight) if each is not None)
-            yield from (each for each in (layer.source_factor, layer.factor) if each is not None)
+            yield from (each for each in (layer.by.sources, layer.by.sums) if each is not None)
             if layer.relaid is not None:
                 yield from (layer.relaid.taken, layer.relaid.places, layer.relaid.own)
 
@@ -255,9 +253,9 @@ class _Aggregate(torch.autograd.Function):
         ctx.rotated, ctx.number, ctx.width = rotated, number, width
         layer, moves = rotated.layers[number - 1], rotated.moves
         rotated.enter(Step.EXCHANGE, number, width, block.dtype)
-        rows = block.detach() if layer.source_factor is None else block.detach() * layer.source_factor
+        rows = _scaled(block.detach(), layer.by.sources)
         blocks = (product(edges, [rows], weight) for edges, weight in layer.pieces)
-        sums = torch.cat(list(moves.all_reduced(blocks, layer.roles.columns))) * layer.factor
+        sums = _scaled(torch.cat(list(moves.all_reduced(blocks, layer.roles.columns))), layer.by.sums)
         if layer.relaid is None:
             return sums, None
         return sums, layer.relaid.rested(block.detach(), width, moves, layer.roles)
@@ -267,14 +265,19 @@ class _Aggregate(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor, of_skipped: Tensor | None) -> tuple[Tensor, None, None, None]:
         layer, rotated = ctx.rotated.layers[ctx.number - 1], ctx.rotated
         rotated.enter(Step.RETURN, ctx.number, ctx.width, grad.dtype)
-        rows = product(layer.turned.edges, [grad * layer.factor], layer.turned.weight)
-        if layer.source_factor is not None:
-            rows.mul_(layer.source_factor)
+        rows = product(layer.turned.edges, [_scaled(grad, layer.by.sums)], layer.turned.weight)
+        if layer.by.sources is not None:
+            rows.mul_(layer.by.sources.unsqueeze(1))
         if layer.relaid is not None and of_skipped is not None:
             layer.relaid.add_back(rows, of_skipped, rotated.moves, layer.roles)
         if ctx.number > 1:  # before the first layer they are added up where they go to rest
             rows = rotated.moves.all_reduce(rows, layer.roles.rows, "backward")
         return rows, None, None, None
+
+
+def _scaled(rows: Tensor, by: Tensor | None) -> Tensor:
+    """``by_v rows_v``, in the wider of both types; the rows themselves for None."""
+    return rows if by is None else rows * by.unsqueeze(1)
 
 
 class _Project(torch.autograd.Function):

@@ -18,9 +18,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gsplit.errors import InputError
+from gsplit.kernels import computed_in
 from gsplit.nn.adapters.lazy_rows import stored_or_tensor
 from gsplit.nn.block import Block
-from gsplit.nn.gcn import Divisor, symmetric_factors
+from gsplit.nn.gcn import Divisor, factors_on_block
 from gsplit.nn.neighbourhood import narrows
 from gsplit.nn.rowwise.dense import HOOKS, is_plain
 from gsplit.nn.rowwise.products import multiplies_stored
@@ -108,11 +109,13 @@ def _pyg_gcn(conv: Any, on: OnBlock) -> Tensor:
     if conv.add_self_loops:
         # PyG's loops have weight 1, whatever improved says, where the graph has no weights.
         weight = _pyg_loop(conv) if on.weighted and not scaled else 1.0
-        loops = weight * (~block.has_loop()).to(on.x.dtype)
-    factors = symmetric_factors(block, on.x.dtype, loops)
-    return block.projected(
-        on.x, project, lambda rows: block.normalised_sum(rows, factors, weighted=on.weighted), conv.bias
-    )
+        loops = weight * (~block.has_loop()).to(computed_in(on.x.dtype))
+
+    def summed(rows: Tensor) -> Tensor:
+        factors = factors_on_block(block, computed_in(rows.dtype), loops)
+        return block.normalised_sum(rows, factors, weighted=on.weighted)
+
+    return block.projected(on.x, project, summed, conv.bias)
 
 
 @dataclass(frozen=True)

@@ -61,6 +61,23 @@ def test_quotes_that_are_right_or_mean_nothing_stay(tmp_path, text, names):
         assert ids.read_all().column(0).to_pylist() == names
 
 
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ('src  dst\n"c  d"  e\n"two\nlines"  b\n', 3),
+        ('src  dst\n' + 'c  d\n' * 99 + '"two\n\nlines"  b\n', 101),
+        ('src  dst\r\na  5"\r\nb  "two\r\nlines"\r\n', 3),
+    ],
+)  # fmt: skip
+def test_a_line_end_in_quotes_is_refused_where_columns_are_lined_up(tmp_path, monkeypatch, text, line):
+    """There lines are taken apart before quotes are looked at: spaces in the second one would be put together."""
+    monkeypatch.setattr(text_tables, "QUOTES_BYTES", 64)
+    with pytest.raises(InputError, match=rf"edges.txt, line {line}: a field in quotes goes on in the next line"):
+        imported(tmp_path, text, "txt")
+    assert not (tmp_path / "graph").exists()
+    imported(tmp_path, text.replace("  ", " ").replace("\n\n", "\n"), "txt")
+
+
 def test_quotes_of_tables_of_vertices_are_held_to_the_same(tmp_path):
     (tmp_path / "edges.csv").write_text("src,dst\nKostas Theatre,b\n")
     (tmp_path / "x.csv").write_text('id,x\nb,1\n"Kostas" Theatre,2\n')

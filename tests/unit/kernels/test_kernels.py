@@ -212,6 +212,15 @@ def test_dot_products(kernels, head_width, heads):
     torch.testing.assert_close(out, wanted, rtol=1e-12, atol=1e-12)
 
 
+def test_dot_products_of_more_edges_than_there_are_pairs(kernels):
+    """A graph may have an edge many times, and a block be small."""
+    indices = torch.tensor([1, 1, 0, 1, 0, 0, 1], dtype=torch.int32)
+    edges = Edges(indptr=torch.tensor([0, 4, 4, 7], dtype=torch.int32), indices=indices)
+    x, left = torch.randn(2, 6, dtype=torch.float64), torch.randn(3, 6, dtype=torch.float64)
+    wanted = (left[edges.rows()] * x[indices]).view(7, 2, 3).sum(2)
+    torch.testing.assert_close(kernels.dot(edges, x[:1], x[1:], left, 2), wanted, rtol=1e-12, atol=1e-12)
+
+
 def test_added_rows_may_repeat(kernels):
     out, values = torch.ones(4, 70), torch.randn(5, 70)
     kernels.add(out, torch.tensor([2, 0, 2, 2, 3], dtype=torch.int32), values, (2, 0, 1, 2))

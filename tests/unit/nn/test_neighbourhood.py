@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from gsplit.engine.inputs import blocks_of
 from gsplit.features import EdgeLoader
-from gsplit.nn import BatchComm, ExchangeCounters, GATConv, GCNConv, Neighbourhood, SAGEConv
+from gsplit.nn import BatchComm, ExchangeCounters, Factors, GATConv, GCNConv, Neighbourhood, SAGEConv
 from gsplit.nn.exchange import Link
 from gsplit.sampling import MiniBatchSampler
 
@@ -130,6 +130,22 @@ def test_a_projection_of_neighbours_has_no_bias():
     block = sampled_block()
     with pytest.raises(ValueError, match="must have no bias"):
         block.mean(torch.randn(block.num_own_sources, 4), project=nn.Linear(4, 2))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_factors_in_any_type_are_taken_in_that_of_sums(dtype):
+    block = sampled_block()
+    x, factor = torch.randn(block.num_own_sources, 4).to(dtype), torch.rand(block.num_own_sources)
+    wanted, ours = (
+        block.normalised_sum(x, Factors(sources=by, own=by[: block.num_destinations]))
+        for by in (factor, factor.double())
+    )
+    torch.testing.assert_close(ours, wanted, rtol=0, atol=0)
+
+
+def test_factors_that_would_be_trained_are_refused():
+    with pytest.raises(ValueError, match="get no gradient"):
+        Factors(own=nn.Parameter(torch.ones(3)))
 
 
 def test_gradients_always_come_back_before_all_layers_but_the_first():
