@@ -1,9 +1,10 @@
 """PyG's and DGL's own ways to train to an accuracy: their loaders, their convolutions, the same recipe.
 
-Neighbours have two trainers, or however many are asked for, of one thread each, under PyTorch's DDP, as in both
-libraries' examples. Subgraphs and the whole graph have none in their examples that shares a set of vertices out: one
-process has as many threads. Each run has processes of its own, and glibc keeps their memory
-(:data:`experiments.shared.processes.MEMORY`), which is faster for both.
+Neighbours have as many trainers as are asked for, of one thread each, under PyTorch's DDP, as in both libraries'
+examples. Their examples of subgraphs and of the whole graph have one process: so have these, with as many threads.
+Each run has processes of its own. Settings are those that searches of :mod:`experiments.compare` choose on
+amazon_computers: glibc keeps memory (:data:`experiments.shared.processes.MEMORY`), PyG's NeighborLoader has two
+workers a trainer, DGL's loader none.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ class Other:
     system: str
     """Key of :data:`experiments.baselines.data_parallel.MODULES`."""
     form: str
+    workers: int = 0
+    """Processes that sample, of each trainer."""
     subgraphs: bool = False
     """Whether an epoch is cut into the sets of a recipe."""
     distributed: bool = False
@@ -60,7 +63,7 @@ class Other:
 
 PYG, DGL = "torch_geometric", "dgl"
 OTHERS = {
-    "pyg, neighbours": Other(library=PYG, system="pyg ways", form=LOADER, distributed=True, lacks=_loader),
+    "pyg, neighbours": Other(library=PYG, system="pyg ways", form=LOADER, workers=2, distributed=True, lacks=_loader),
     "pyg, saint": Other(library=PYG, system="pyg ways", form="saint", subgraphs=True, lacks=_walks),
     "pyg, clusters": Other(library=PYG, system="pyg ways", form="clusters", subgraphs=True),
     "pyg, whole graph": Other(library=PYG, system="whole graph", form="pyg-csr"),
@@ -87,7 +90,8 @@ def outcome_of(other: Other, workload: Workload, work: Path) -> Outcome:
         write_arrays(Path(workload.store), 64)
     with tempfile.TemporaryDirectory(dir=work, prefix=".run-") as temporary:
         folder = Path(temporary).resolve()
-        Order(system=other.system, workload=workload, setting=Setting(form=other.form)).write(folder)
+        setting = Setting(form=other.form, workers=other.workers)
+        Order(system=other.system, workload=workload, setting=setting).write(folder)
         command = [sys.executable, "-m", "experiments.baselines.data_parallel", str(folder)]
         environment = processes.environment(MEMORY, workload.threads)
         processes.run(command, environment, folder, limit_s=LIMIT_S)
