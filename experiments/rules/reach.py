@@ -201,8 +201,11 @@ def row_of(name: str, dataset: str, config: ReachConfig, runs: dict[str, list[Tr
     times = {way: [reached(run.epochs, config.target) for run in of_way] for way, of_way in runs.items()}
     found = [time for time in times[name] if time is not None]
     epochs = [len(run.epochs) for run in own]
-    if any(run.asked > len(run.epochs) for run in own):
-        note = note or f"ended after {config.limit:g} s of training"
+    if not note and any(run.asked > len(run.epochs) for run in own):
+        note = f"ended after {config.limit:g} s of training"
+        spent: list[Reached | None] = [(sum(s for s, _ in run.epochs), len(run.epochs)) for run in own]
+        if not found and (ratio := over(times | {name: spent}, name, "neighbours")):
+            note += f", {ratio:.1f} times our neighbours' to the target"
     return {
         "dataset": dataset,
         "way": name,

@@ -197,17 +197,18 @@ def test_ways_take_turns_and_rows_say_what_was_missing(real_data, tmp_path, monk
         asked.append((seed, name))
         if name == "dgl, saint" and seed:
             raise reach.RunFailed("exit code 1: error: no")
-        return Trained(test=0.7, epochs=[(6.0, 0.9)], asked=2)
+        return Trained(test=0.7, epochs=[(6.0, 0.8 if name == "dgl, whole graph" else 0.9)], asked=2)
 
     monkeypatch.setattr(reach, "ours", ours)
     monkeypatch.setattr(reach, "theirs", theirs)
     monkeypatch.setattr("experiments.rules.other_systems.find_spec", lambda name: name != "torch_sparse")
-    words = "--datasets cora --ways neighbours pyg-saint dgl-saint dgl-clusters --seeds 2 --target 0.9 --limit 5"
+    words = "--datasets cora --ways neighbours pyg-saint dgl-saint dgl-clusters dgl-whole-graph"
+    words += " --seeds 2 --target 0.9 --limit 5"
     file = tmp_path / "found.json"
     reach.command([*words.split(), "--data", str(real_data), "--json", str(file)])
     assert asked == [
-        *((0, name) for name in ("neighbours", "dgl, saint", "dgl, clusters")),
-        *((1, name) for name in ("dgl, saint", "dgl, clusters", "neighbours")),
+        *((0, name) for name in ("neighbours", "dgl, saint", "dgl, clusters", "dgl, whole graph")),
+        *((1, name) for name in ("dgl, saint", "dgl, clusters", "dgl, whole graph", "neighbours")),
     ]
     rows = {row["way"]: row for row in json.loads(file.read_text())["ways"]}
     assert undocumented("Ways to an accuracy", rows["neighbours"]) == []
@@ -216,6 +217,8 @@ def test_ways_take_turns_and_rows_say_what_was_missing(real_data, tmp_path, monk
     assert rows["dgl, clusters"]["time_over_neighbours"] == pytest.approx((6 / 2 + 6 / 3) / 2)
     assert rows["dgl, clusters"]["note"] == "ended after 5 s of training"
     assert rows["dgl, clusters"]["epochs_to_target"] == 1
+    late = "ended after 5 s of training, 2.5 times our neighbours' to the target"
+    assert (rows["dgl, whole graph"]["note"], rows["dgl, whole graph"]["reached"]) == (late, 0)
     assert rows["dgl, saint"]["note"] == "exit code 1: error: no"
     assert (rows["pyg, saint"]["test"], rows["pyg, saint"]["scores"]) == (None, [])
     assert "torch-sparse" in rows["pyg, saint"]["note"]
