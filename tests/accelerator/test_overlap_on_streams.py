@@ -155,6 +155,17 @@ def test_blocks_and_gradients_of_rows_travel_while_products_go_on(
         assert all("aten::sum.IntList_out" in hidden for hidden in gathered[-2:]), gathered
 
 
+def test_blocks_of_gradients_of_rows_travel_while_others_are_summed(
+    controls, accelerator_pool, weighted_layouts, tmp_path
+):
+    """On a grid where the second layer of three adds them up."""
+    changes = {"cache": "none", "evaluate": "none", **TURNING, "grid": (1, 2, 1), "row_blocks": 3}
+    for step in given(accelerator_pool, weighted_layouts, tmp_path, 2, **changes):
+        scattered = step.meanwhile("alltoall")
+        of_blocks = "".join("ny"[any(each.startswith(SUM) for each in behind)] for behind in scattered)
+        assert of_blocks.endswith("yyn"), scattered
+
+
 CHAINS: dict[str, tuple[int, dict[str, Any]]] = {
     "1.5d": (4, {"algorithm": "1.5d"}),
     "columns": (3, {"algorithm": "columns"}),

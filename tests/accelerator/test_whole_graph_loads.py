@@ -46,7 +46,7 @@ def addresses(member, config):
     trainer = loop.ready(member, run_for(config, member.world), pool_module.SHARED)
     mini_batch: Any = next(iter(trainer.feed))
     layers = mini_batch.rotated.layers
-    there = [(each.pieces[0].edges.indices.data_ptr(), each.turned.edges.indices.data_ptr()) for each in layers]
+    there = [(each.pieces[0].edges.indices.data_ptr(), each.turned[0].edges.indices.data_ptr()) for each in layers]
     trainer.close()
     return there
 

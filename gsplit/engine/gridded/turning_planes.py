@@ -91,13 +91,14 @@ class TurningPlanes(SubgraphBatches):
         by, loops = self._factors(conv, held, rows, sources, into)
         if conv.loops:
             shard = with_loops(shard, column_S[rows], loops)
-        pieces, turned = summed_over(shard, len(sources), run.config.row_blocks, device, run.dtype)
+        blocks, skips = run.config.row_blocks, bool(len(self._model.skips))
+        pieces, turned = summed_over(shard, len(sources), blocks, device, run.dtype, skips=skips)
         rotated = RotatedLayer(
             layer=layer,
             pieces=pieces,
             turned=turned,
             by=by,
-            relaid=Relaid.of(planes, layer, device) if len(self._model.skips) else None,
+            relaid=Relaid.of(planes, layer, device) if skips else None,
         )
         return rotated, edges
 

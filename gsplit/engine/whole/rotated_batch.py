@@ -79,7 +79,7 @@ class RotatedBatches:
         self._planes = planes = Planes(plan.grid, member.rank, orders)
         self._trains_N = np.zeros(graph.num_vertices, bool)
         self._trains_N[graph.train_idx] = True
-        shards: dict[Any, tuple[list[Shard], Shard]] = {}
+        shards: dict[Any, tuple[list[Shard], list[Shard]]] = {}
         relaid: dict[Any, Relaid] = {}
         layers = [self._layer(layer, shards, relaid) for layer in range(1, config.layers + 1)]
         self.edges = {layer.layer: sum(len(piece.edges.indices) for piece in layer.pieces) for layer in layers}
@@ -133,7 +133,7 @@ class RotatedBatches:
         )
 
     def _layer(
-        self, layer: int, shards: dict[Any, tuple[list[Shard], Shard]], relaid: dict[Any, Relaid]
+        self, layer: int, shards: dict[Any, tuple[list[Shard], list[Shard]]], relaid: dict[Any, Relaid]
     ) -> RotatedLayer:
         """One layer; layers three or six apart have the same block of the adjacency."""
         components, planes, roles = self._components, self._planes, roles_of(layer)
@@ -146,7 +146,8 @@ class RotatedBatches:
         if name not in shards:
             shard = self._shard(layer, rows, sources, loops=loops)
             run, device = components.run, components.member.device
-            shards[name] = summed_over(shard, len(sources), run.config.row_blocks, device, run.dtype)
+            blocks, skips = run.config.row_blocks, bool(len(model.skips))
+            shards[name] = summed_over(shard, len(sources), blocks, device, run.dtype, skips=skips)
         pieces, turned = shards[name]
         if len(model.skips) and name not in relaid:
             relaid[name] = Relaid.of(planes, layer, components.member.device)
@@ -185,9 +186,9 @@ class RotatedBatches:
 
 
 def summed_over(
-    shard: Shard, num_sources: int, row_blocks: int, device: torch.device, dtype: torch.dtype
-) -> tuple[list[Shard], Shard]:
-    """The edges of a layer where they are summed: in blocks of rows, and turned round.
+    shard: Shard, num_sources: int, row_blocks: int, device: torch.device, dtype: torch.dtype, *, skips: bool
+) -> tuple[list[Shard], list[Shard]]:
+    """The edges of a layer where they are summed, and turned round, both in blocks of rows.
 
     Args:
         shard: on the host, where it is cut without a wait for the device.
@@ -195,10 +196,13 @@ def summed_over(
         row_blocks: blocks at most.
         device: of the trainer.
         dtype: that weights are given in.
+        skips: whether the layer's input also goes around it; then those turned round are in one block.
     """
-    turned = transposed(shard, num_sources)
-    *pieces, turned = (on_device(one, device, dtype) for one in (*in_rows(shard, row_blocks), turned))
-    return pieces, turned
+
+    def there(edges: Shard, blocks: int) -> list[Shard]:
+        return [on_device(piece, device, dtype) for piece in in_rows(edges, blocks)]
+
+    return there(shard, row_blocks), there(transposed(shard, num_sources), 1 if skips else row_blocks)
 
 
 def _places(vertices: NDArray[np.int64], n: int) -> NDArray[np.int32]:

@@ -48,8 +48,8 @@ class RotatedLayer:
     pieces: Sequence[Shard]
     """Block of A, from the block of sources to that of destinations, with loops where the model has them, in blocks
     of rows that are summed and added up one after another."""
-    turned: Shard
-    """The same edges, a row for each source."""
+    turned: Sequence[Shard]
+    """The same edges, a row for each source, likewise; in one block where skips are added to it."""
     by: Factors
     """Factors of the rows that are summed [sources], and of the sums [R]; loops are among the edges."""
     relaid: Relaid | None = None
@@ -140,7 +140,7 @@ class Rotated:
         """All that lies on the device beside the rows."""
         yield from (self.ends.leaving, self.ends.places)
         for layer in self.layers:
-            for edges, weight in (*layer.pieces, layer.turned):
+            for edges, weight in (*layer.pieces, *layer.turned):
                 yield from (each for each in (edges.indptr, edges.indices, weight) if each is not None)
             yield from (each for each in (layer.by.sources, layer.by.sums) if each is not None)
             if layer.relaid is not None:
@@ -265,14 +265,24 @@ class _Aggregate(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor, of_skipped: Tensor | None) -> tuple[Tensor, None, None, None]:
         layer, rotated = ctx.rotated.layers[ctx.number - 1], ctx.rotated
         rotated.enter(Step.RETURN, ctx.number, ctx.width, grad.dtype)
-        rows = product(layer.turned.edges, [_scaled(grad, layer.by.sums)], layer.turned.weight)
-        if layer.by.sources is not None:
-            rows.mul_(layer.by.sources.unsqueeze(1))
-        if layer.relaid is not None and of_skipped is not None:
-            layer.relaid.add_back(rows, of_skipped, rotated.moves, layer.roles)
+        of_sums, moves = _scaled(grad, layer.by.sums), rotated.moves
+
+        def made() -> Iterator[Tensor]:
+            first = 0
+            for edges, weight in layer.turned:
+                rows = product(edges, [of_sums], weight)
+                if layer.by.sources is not None:
+                    rows.mul_(layer.by.sources[first : first + len(rows)].unsqueeze(1))
+                if layer.relaid is not None and of_skipped is not None:
+                    layer.relaid.add_back(rows, of_skipped, moves, layer.roles)
+                first += len(rows)
+                yield rows
+
+        blocks = made()
         if ctx.number > 1:  # before the first layer they are added up where they go to rest
-            rows = rotated.moves.all_reduce(rows, layer.roles.rows, "backward")
-        return rows, None, None, None
+            blocks = moves.all_reduced(blocks, layer.roles.rows, "backward")
+        summed = list(blocks)
+        return summed[0] if len(summed) == 1 else torch.cat(summed), None, None, None
 
 
 def _scaled(rows: Tensor, by: Tensor | None) -> Tensor:

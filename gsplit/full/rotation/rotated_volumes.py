@@ -192,7 +192,8 @@ def traffic_of(
         if layer > 1 or first_returns:
             yield from all_reduced(num_rows, into, roles.columns, backward)
         if layer > 1:
-            yield from all_reduced(rows(layer - 1, roles.columns), into, roles.rows, backward)
+            for piece in shares(rows(layer - 1, roles.columns), turns.row_blocks if turns.owned is None else 1):
+                yield from all_reduced(piece, into, roles.rows, backward)
     roles = roles_of(layers)
     targets, classes = turns.targets, turns.widths[-1]
     out = share(classes, roles.columns)
