@@ -16,7 +16,8 @@ import gc
 import json
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from math import inf, prod
@@ -64,17 +65,22 @@ logger = logging.getLogger(__name__)
 def by_plan(resolved: Callable[[TrainConfig], Run], asked: TrainConfig, plan: GridPlan) -> Run:
     """The run as it is where a plan is named; what was asked for stays what it was.
 
-    What is warned of then was warned of when the run was resolved without the plan.
-
     Args:
         resolved: makes a run of what is asked for.
         asked: what was asked for, with the plan left open.
         plan: that is named.
     """
+    with _untold():
+        return replace(resolved(replace(asked, **plan.fields)), asked=asked)
+
+
+@contextmanager
+def _untold() -> Iterator[None]:
+    """Log nothing but errors: what a run is told of its plan is said before trials, or where training begins."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:
-        return replace(resolved(replace(asked, **plan.fields)), asked=asked)
+        yield
     finally:
         logging.disable(before)
 
@@ -153,7 +159,8 @@ def seconds_of(runs: Sequence[Run], start_s: float) -> list[float]:
     most_epochs = epochs_of(runs[0]) / WORTH
     runs = [replace(run, config=replace(run.config, epochs=1 + MOST_EPOCHS, profile=False)) for run in runs]
     trainer = partial(tried, runs=runs, start_s=start_s, most_epochs=most_epochs)
-    seconds: list[float] = launch(runs[0], trainer, Position())["seconds"]
+    with _untold():
+        seconds: list[float] = launch(runs[0], trainer, Position())["seconds"]
     return seconds
 
 
@@ -179,7 +186,7 @@ def tried(
         most_epochs: that trials may take, of the quickest run so far.
     """
     config, seconds = run.config, dict[int, float]()
-    with joined(rank, run.trainers, port, config.device, config.threads) as member:
+    with _untold(), joined(rank, run.trainers, port, config.device, config.threads) as member:
         for number in (*range(len(runs)), *reversed(range(len(runs)))):
             began_s = time.monotonic()
             seconds[number] = min(_seconds_of(member, runs[number], shared), seconds.get(number, inf))

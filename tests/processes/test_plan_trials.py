@@ -32,7 +32,7 @@ from gsplit.train import plan_trials
 FULL = {"strategy": "full", "dropout": 0.5, "validate_every": 1, "fan_out": (-1, -1), "batch_size": 512}
 
 
-SECONDS_OF = plan_trials.seconds_of
+SECONDS_OF, TRIED = plan_trials.seconds_of, plan_trials.tried
 
 
 class Epochs(Callback):
@@ -159,6 +159,30 @@ def test_trials_write_nothing_and_end_where_they_take_too_long(layouts, tmp_path
     (seconds,) = plan_trials.seconds_of([run, run], time.monotonic())
     assert 0 < seconds < 60
     assert os.listdir(tmp_path / "run") == []
+
+
+def warned(member, run, shared):
+    """Seconds of a plan that something is wrong with."""
+    logging.getLogger("gsplit").warning("of %s", run.config.algorithm)
+    logging.getLogger("gsplit").error("begun")
+    return 1.0
+
+
+def tried_and_warned(*arguments, **named):
+    """The life of a trainer in trials of such plans."""
+    with mock.patch.object(plan_trials, "_seconds_of", warned):
+        return TRIED(*arguments, **named)
+
+
+def test_trials_say_nothing_that_training_says_again(layouts, tmp_path, monkeypatch, caplog, capfd):
+    run = resolve(config_for(layouts(2).path, tmp_path / "run", **FULL))
+    monkeypatch.setattr(plan_trials, "tried", tried_and_warned)
+    with caplog.at_level("INFO"):
+        assert plan_trials.seconds_of([run, run], -1e9) == [1.0]
+    assert not caplog.records
+    said = "".join(capfd.readouterr())
+    assert "begun" in said
+    assert "of shared" not in said
 
 
 def test_a_plan_that_does_not_fit_is_never_tried(long, layouts, tmp_path, monkeypatch):
