@@ -80,6 +80,11 @@ class GridAttention:
         share = number // side.size
         return slice(side.place * share, (side.place + 1) * share)
 
+    def own_destinations(self, rows: Tensor) -> Tensor:
+        """The rows that stand for the destinations of the trainers along ``features``, of all that are gathered."""
+        parts = self.of_destinations(rows[self.own])
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
+
     def of_destinations(self, rows: Tensor) -> list[Tensor]:
         """Those of the destinations, of rows [sum(sources.features), ...], by trainer along ``features``."""
         parts = rows.split(self.sources.features)
@@ -124,13 +129,34 @@ class AttentionArgs:
             self.checker.enter(step, layer=self.layer, width=x.shape[1], dtype=x.dtype)
 
 
+def rows_on_grid(z: Tensor, args: AttentionArgs) -> tuple[Tensor, list[Tensor]]:
+    """Bring the rows that attention is over; all trainers make the call.
+
+    They are no result of autograd's, for it would hold ``z`` beside them while there are sums.
+
+    Args:
+        z: [own sources, H, D].
+        args: of attention.
+
+    Returns:
+        What stands for ``z`` among the arguments of :func:`attention_on_grid`, [0], and the rows for it.
+    """
+    box: list[Tensor] = []
+    return _GridRows.apply(z.flatten(1), args, box), box
+
+
 def attention_on_grid(
-    z: Tensor, att_source: Tensor, att_destination: Tensor, token: Tensor | None, args: AttentionArgs
+    came: Tensor,
+    box: list[Tensor],
+    att_source: Tensor,
+    att_destination: Tensor,
+    token: Tensor | None,
+    args: AttentionArgs,
 ) -> tuple[Tensor, Tensor | None]:
     """Attend as :meth:`gsplit.nn.Neighbourhood.attend` says; all trainers make the call.
 
     Args:
-        z: [own sources, H, D].
+        came, box: of :func:`rows_on_grid`.
         att_source, att_destination: [H, D].
         token: of the communicator, where a gradient comes back.
         args: all else.
@@ -138,40 +164,63 @@ def attention_on_grid(
     Returns:
         [own destinations, H, D] and the token.
     """
-    out, token = _GridAttention.apply(z.flatten(1), att_source, att_destination, token, args)
-    return out.unflatten(1, (z.shape[1], -1)), token
+    out, token = _GridAttention.apply(came, att_source, att_destination, token, args, box)
+    return out.unflatten(1, att_source.shape), token
+
+
+class _GridRows(torch.autograd.Function):
+    """Leave the rows that came in a box; backward gives the gradient that was left there."""
+
+    @staticmethod
+    def forward(ctx: Any, z: Tensor, args: AttentionArgs, box: list[Tensor]) -> Tensor:
+        args.enter(Step.EXCHANGE, z)
+        moves, sources = args.operator.moves, args.operator.sources
+        with without_autocast(z.device):  # types are those of the rows
+            columns = [moves.to_columns(z.detach(), sources.features)]
+            box.append(moves.gather(columns.pop(), sources.across, ROWS))
+        ctx.box = box
+        return z.new_empty(0)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, _: Tensor) -> tuple[Tensor, None, None]:
+        return ctx.box.pop(), None, None
 
 
 class _GridAttention(torch.autograd.Function):
-    """Gather, score and sum in forward; the same over the transposed edges, with R and K exchanged, in backward."""
+    """Score and sum rows in forward; the same over the transposed edges, with R and K exchanged, in backward."""
 
     @staticmethod
     def forward(
-        ctx: Any, z: Tensor, att_source: Tensor, att_destination: Tensor, token: Tensor | None, args: AttentionArgs
+        ctx: Any,
+        came: Tensor,
+        att_source: Tensor,
+        att_destination: Tensor,
+        token: Tensor | None,
+        args: AttentionArgs,
+        box: list[Tensor],
     ) -> tuple[Tensor, Tensor | None]:
-        with without_autocast(z.device):  # types are those of the rows
-            return _GridAttention._attended(ctx, z, att_source, att_destination, token, args)
+        ctx.box = box
+        with without_autocast(came.device):
+            return _GridAttention._attended(ctx, box.pop(), att_source, att_destination, token, args)
 
     @staticmethod
     def _attended(
-        ctx: Any, z: Tensor, att_source: Tensor, att_destination: Tensor, token: Tensor | None, args: AttentionArgs
+        ctx: Any, rows: Tensor, att_source: Tensor, att_destination: Tensor, token: Tensor | None, args: AttentionArgs
     ) -> tuple[Tensor, Tensor | None]:
-        args.enter(Step.EXCHANGE, z)
-        operator, kernels = args.operator, kernels_for(z)
+        operator, kernels = args.operator, kernels_for(rows)
         moves, wanted, mine = operator.moves, operator.destinations, operator.heads(len(att_source))
-        columns = moves.to_columns(z.detach(), operator.sources.features)
-        rows = moves.gather(columns, operator.sources.across, ROWS)
-        del columns
         source = scores_of(rows, att_source[mine])
-        own = torch.cat(operator.of_destinations(rows[operator.own]))
-        destination = operator.of_scores.gather(scores_of(own, att_destination[mine]), wanted.across, COLUMNS)
+        of_own = scores_of(operator.own_destinations(rows), att_destination[mine])
+        destination = operator.of_scores.gather(of_own, wanted.across, COLUMNS)
         shares = _shares(operator, source, destination, args.slope)
         kept = kept_of(args.dropout, shares)
         edges = operator.two_way.edges
         with record_function("product"):
-            sums = rows.new_empty((edges.num_rows, rows.shape[1]))
-            kernels.sum(Sums(edges, rows, None, sums, weight=where_kept(shares, kept)))
-        out = moves.to_rows(moves.reduce_scatter(sums, wanted.across, COLUMNS), wanted.features, z.shape[1])
+            sums = [rows.new_empty((edges.num_rows, rows.shape[1]))]  # moves have the only reference, as in chains
+            kernels.sum(Sums(edges, rows, None, sums[0], weight=where_kept(shares, kept)))
+        sums.append(moves.reduce_scatter(sums.pop(), wanted.across, COLUMNS))
+        out = moves.to_rows(sums.pop(), wanted.features, att_source.numel())
         ctx.args = args
         ctx.save_for_backward(rows, att_source, att_destination, source, destination, shares, kept)
         return out, None if token is None else token.clone()
@@ -185,9 +234,8 @@ class _GridAttention(torch.autograd.Function):
         operator, kernels = args.operator, kernels_for(rows)
         moves, of_scores, wanted = operator.moves, operator.of_scores, operator.destinations
         mine, edges, dtype = operator.heads(len(att_source)), operator.two_way.edges, computed_in(rows.dtype)
-        columns = moves.to_columns(grad.contiguous(), wanted.features, "backward")
-        of_sums = moves.gather(columns, wanted.across, COLUMNS, "backward")
-        del columns
+        columns = [moves.to_columns(grad.contiguous(), wanted.features, "backward")]
+        of_sums = moves.gather(columns.pop(), wanted.across, COLUMNS, "backward")
 
         # Of scores: through the softmax over all edges of a row, also those of other trainers.
         grad_shares = where_kept(kernels.dot(edges, rows, None, of_sums, shares.shape[1]), kept)
@@ -205,27 +253,32 @@ class _GridAttention(torch.autograd.Function):
         grad_source = torch.empty_like(source)
         by_position = type(transposed)(indptr=transposed.indptr, indices=transposed.order)
         kernels.sum(Sums(by_position, grad_scores, None, grad_source))
+        del grad_shares, grad_scores
+        of_att_source = _of_all_heads(gradient_of(att_source[mine], rows, grad_source), att_source, mine)
+        of_att_destination = _of_all_heads(
+            gradient_of(att_destination[mine], operator.own_destinations(rows), grad_destination),
+            att_destination,
+            mine,
+        )
+        size, rows_dtype = rows.shape, rows.dtype
+        del rows
 
         # Of rows: of what was summed, and of their scores.
         with record_function("product"):
-            of_rows = rows.new_empty(rows.shape, dtype=dtype)
-            kernels.sum(Sums(transposed, of_sums, None, of_rows, weight=where_kept(shares, kept)))
-        of_rows.addmm_(grad_source, columns_of(att_source[mine]).t().to(dtype))
-        of_own = moves.reduce_scatter(of_rows.to(rows.dtype), operator.sources.across, ROWS, "backward")
-        del of_rows
-        own = torch.cat(operator.of_destinations(rows[operator.own]))
-        for_destination = columns_of(att_destination[mine]).t().to(of_own.dtype)
-        parts = zip(operator.of_destinations(of_own), grad_destination.split(wanted.features), strict=True)
+            of_rows = [of_sums.new_empty(size, dtype=dtype)]
+            kernels.sum(Sums(transposed, of_sums, None, of_rows[0], weight=where_kept(shares, kept)))
+        del of_sums, shares, kept
+        of_rows[0].addmm_(grad_source, columns_of(att_source[mine]).t().to(dtype))
+        of_rows.append(moves.reduce_scatter(of_rows.pop().to(rows_dtype), operator.sources.across, ROWS, "backward"))
+        for_destination = columns_of(att_destination[mine]).t().to(rows_dtype)
+        parts = zip(operator.of_destinations(of_rows[0]), grad_destination.split(wanted.features), strict=True)
         for part, of_scores_there in parts:
-            part.addmm_(of_scores_there.to(of_own.dtype), for_destination)
-        grad_z = moves.to_rows(of_own, operator.sources.features, grad.shape[1], "backward")
-        return (
-            grad_z if ctx.needs_input_grad[0] else None,
-            _of_all_heads(gradient_of(att_source[mine], rows, grad_source), att_source, mine),
-            _of_all_heads(gradient_of(att_destination[mine], own, grad_destination), att_destination, mine),
-            grad_token,
-            None,
-        )
+            part.addmm_(of_scores_there.to(rows_dtype), for_destination)
+        del part, parts
+        grad_z = moves.to_rows(of_rows.pop(), operator.sources.features, grad.shape[1], "backward")
+        if ctx.needs_input_grad[0]:
+            ctx.box.append(grad_z)
+        return grad_z.new_zeros(0), of_att_source, of_att_destination, grad_token, None, None
 
 
 def _shares(operator: GridAttention, source: Tensor, destination: Tensor, slope: float) -> Tensor:

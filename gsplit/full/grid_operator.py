@@ -24,6 +24,7 @@ from gsplit.full.operators import Sizes, chain, product, transposed, way_of
 from gsplit.full.passing import start_reduce_scatter, start_scattered_to_rows, start_to_rows
 from gsplit.full.plans import COLUMNS, FEATURES, ROWS
 from gsplit.full.shards import Shard
+from gsplit.full.slices import slices
 from gsplit.kernels import Edges, computed_in
 from gsplit.kernels.sums import core_rests
 from gsplit.nn.exchange import times
@@ -84,12 +85,21 @@ class GridOperator:
         moves: of the trainer.
         sources, destinations: sizes of the layer's two levels.
         returns: whether there is a backward.
+        in_slices: whether columns go around in slices, for less memory (:mod:`gsplit.full.slices`).
     """
 
     def __init__(
-        self, shard: Shard, moves: Moves, sources: Sizes, destinations: Sizes, *, returns: bool = True
+        self,
+        shard: Shard,
+        moves: Moves,
+        sources: Sizes,
+        destinations: Sizes,
+        *,
+        returns: bool = True,
+        in_slices: bool = False,
     ) -> None:
         self._moves, self._sources, self._destinations = moves, sources, destinations
+        self._in_slices = in_slices
         self.num_edges = len(shard.edges.indices)
         turned = transposed(shard, sum(sources.across)) if returns else None
         self._shard = self._cut(shard, sources, destinations, (ROWS, COLUMNS))
@@ -110,20 +120,13 @@ class GridOperator:
     def forward(self, x: Tensor, by: Factors, *, weighted: bool) -> Tensor:
         """Sums of the own destinations."""
         around = self._sources, self._destinations, (ROWS, COLUMNS)
-        if isinstance(self._shard, Cut):
-            sums = self._start(times(x, by.sources), self._shard, *around, weighted)()
-        else:
-            sums = self._chain(lambda: times(x, by.sources), self._shard, *around, weighted)
-        return by.applied(sums, x)
+        return self._summed(x, by, self._shard, *around, weighted)
 
     def backward(self, grad: Tensor, by: Factors, *, weighted: bool) -> Tensor:
         """Gradients of the own sources: the chain with rows and columns exchanged, and the edges turned round."""
         assert self._turned is not None
-        if isinstance(self._turned, Cut):
-            return self.start_backward(grad, by, weighted=weighted)()
         around = self._destinations, self._sources, (COLUMNS, ROWS)
-        sums = self._chain(lambda: times(grad, by.sources).contiguous(), self._turned, *around, weighted)
-        return by.applied(sums, grad)
+        return self._summed(grad.contiguous(), by, self._turned, *around, weighted)
 
     def start_backward(self, grad: Tensor, by: Factors, *, weighted: bool) -> Callable[[], Tensor]:
         """Begin to do :meth:`backward` on accelerators; what is returned does the rest, and gives the gradients.
@@ -151,6 +154,32 @@ class GridOperator:
         blocks = [[size] for size in wanted.across]
         blocks[second.place] = wanted.features
         return Cut.of(shard, early, blocks)
+
+    def _summed(
+        self,
+        x: Tensor,
+        by: Factors,
+        shard: Shard | Cut,
+        given: Sizes,
+        wanted: Sizes,
+        axes: tuple[str, str],
+        weighted: bool,
+    ) -> Tensor:
+        """Sums of all columns, or slice by slice."""
+        along, around = self._moves.sides[FEATURES], (given, wanted, axes, weighted)
+        widths = slices(x.shape[1], along.size) if self._in_slices else [x.shape[1]]
+
+        def of_slice(part: Tensor) -> Tensor:
+            if isinstance(shard, Cut):
+                return by.applied(self._start(times(part, by.sources), shard, *around)(), part)
+            return by.applied(self._chain(lambda: times(part, by.sources), shard, *around), part)
+
+        if len(widths) == 1:
+            return of_slice(x)
+        out = x.new_empty((wanted.features[along.place], x.shape[1]))
+        for part, into in zip(x.split(widths, dim=1), out.split(widths, dim=1), strict=True):
+            into.copy_(of_slice(part))
+        return out
 
     def _chain(
         self,

@@ -25,6 +25,7 @@ from typing import Any
 
 from gsplit.config.parallel import Algorithm
 from gsplit.errors import InputError
+from gsplit.full.slices import slices
 from gsplit.parallel import Grid
 
 ROWS = "rows"
@@ -71,6 +72,17 @@ class GridPlan:
             return {"algorithm": self.algorithm}
         fields = {"algorithm": "rotate"} if self.algorithm == "rotate" else {}
         return fields | {"grid": self.sizes} | ({"graph": "move"} if self.graph_moves else {})
+
+    def widths(self, width: int, *, in_slices: bool) -> list[int]:
+        """Columns of the rows that move around sums one after another.
+
+        Args:
+            width: columns of the rows that are summed.
+            in_slices: whether they go in slices, where they move on a grid and the graph does not
+                (:mod:`gsplit.full.slices`).
+        """
+        sliced = in_slices and not (self.of_all_sources or self.graph_moves)
+        return slices(width, self.sizes[2]) if sliced else [width]
 
     def __str__(self) -> str:
         return f"{self.algorithm} {'x'.join(map(str, self.sizes))}{' --graph move' * self.graph_moves}"

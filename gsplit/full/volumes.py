@@ -64,6 +64,8 @@ class Widths(NamedTuple):
     """Heads of attention, whose scores travel on grids; 0 where rows are summed."""
     forwards: int = 1
     """How often the layer is computed forward: twice where it is computed again in backward."""
+    in_slices: bool = False
+    """Whether rows that are summed on grids move in slices (:meth:`gsplit.full.plans.GridPlan.widths`)."""
 
 
 def volumes(
@@ -118,12 +120,14 @@ def volumes(
     for layer, width in enumerate(widths, start=1):
         sources, destinations = sizes[:, layer - 1].tolist(), sizes[:, layer].tolist()
         if not plan.of_all_sources:
-            chain = _chain(plan, rank, sources, destinations, (ROWS, COLUMNS), width.forward)
-            for move, (words, gathered) in chain.items():
-                add(move, "forward", words, gathered)
-            chain = _chain(plan, rank, destinations, sources, (COLUMNS, ROWS), width.backward)
-            for move, (words, gathered) in chain.items():
-                add(move, "backward", words, gathered)
+            for columns in plan.widths(width.forward, in_slices=width.in_slices):
+                chain = _chain(plan, rank, sources, destinations, (ROWS, COLUMNS), columns)
+                for move, (words, gathered) in chain.items():
+                    add(move, "forward", words, gathered)
+            for columns in plan.widths(width.backward, in_slices=width.in_slices):
+                chain = _chain(plan, rank, destinations, sources, (COLUMNS, ROWS), columns)
+                for move, (words, gathered) in chain.items():
+                    add(move, "backward", words, gathered)
             for way, move, words, gathered in _of_scores(plan, rank, destinations, width.heads):
                 add(move, way, words, gathered, score_itemsize or itemsize)
             if plan.graph_moves:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from typing_extensions import override
 
-from gsplit.full.grid_attention import AttentionArgs, GridAttention, attention_on_grid
+from gsplit.full.grid_attention import AttentionArgs, GridAttention, attention_on_grid, rows_on_grid
 from gsplit.full.grid_operator import GridOperator
 from gsplit.full.operators import Operator
 from gsplit.kernels import StoredRows, computed_in, copied, product_dtype
@@ -91,9 +91,9 @@ class WholeBlock(Neighbourhood):
         if not (own_type and is_plain(lin_self) and is_plain(lin_neigh)):
             return super().self_and_mean(x, lin_self, lin_neigh, finish)
         if not narrows(lin_neigh):
-            means = self.mean(x)
-            sets_out = self._sets_out(means)
-            return own_and_others(x, self.num_destinations, means, lin_self, lin_neigh, finish, sets_out)
+            means = [self.mean(x)]  # of which the products have the only reference, and let go of it early
+            sets_out = self._sets_out(means[0])
+            return own_and_others(x, self.num_destinations, means.pop(), lin_self, lin_neigh, finish, sets_out)
         own, others = own_beside_others(x, self.num_destinations, lin_self, lin_neigh)
         return finished(own + self.mean(others), None, finish)
 
@@ -117,7 +117,9 @@ class WholeBlock(Neighbourhood):
         )
         wants = any(each.requires_grad for each in (z, att_source, att_destination)) or self.layer > 1
         token = comm.token if torch.is_grad_enabled() and wants else None
-        out, token = attention_on_grid(z, att_source, att_destination, token, args)
+        came, box = rows_on_grid(z, args)
+        del z  # before there are sums
+        out, token = attention_on_grid(came, box, att_source, att_destination, token, args)
         comm.token = comm.token if token is None else token
         return out
 
@@ -151,11 +153,17 @@ class WholeBlock(Neighbourhood):
         if isinstance(self.operator, GridAttention):
             raise ValueError("the block has edges for attention alone")
         weighted = weighted or self.estimates
-        args = _WholeSumArgs(operator=self.operator, layer=self.layer, checker=comm.checker, weighted=weighted, by=by)
+        args = _WholeSumArgs(
+            operator=self.operator,
+            layer=self.layer,
+            checker=comm.checker,
+            weighted=weighted,
+            by=by if comm.overlaps else None,
+        )
         # As of exchanged rows: before a later layer gradients come back on all trainers, or some would wait.
         if not (torch.is_grad_enabled() and (x.requires_grad or self.layer > 1)):
-            return args.forward(x)
-        out, comm.token = _WholeSum.apply(x, comm.token, args)
+            return args.forward(x, by)
+        out, comm.token = _WholeSum.apply(x, comm.token, args, by)
         return out
 
     def _check_rows(self, x: Tensor) -> None:
@@ -171,24 +179,26 @@ class _WholeSumArgs:
     layer: int
     checker: CollectiveChecker | None
     weighted: bool
-    by: Factors
+    by: Factors | None
+    """The factors, where gradients may set out early; None: they do not."""
     coming: Callable[[], Tensor] | None = None
     """Gives the gradients that have set out."""
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, by: Factors) -> Tensor:
         self._enter(Step.EXCHANGE, x)
-        return self.operator.forward(x.detach(), self.by, weighted=self.weighted)
+        return self.operator.forward(x.detach(), by, weighted=self.weighted)
 
-    def backward(self, grad: Tensor) -> Tensor:
+    def backward(self, grad: Tensor, by: Factors) -> Tensor:
         if self.coming is not None:
             coming, self.coming = self.coming, None
             return coming()
         self._enter(Step.RETURN, grad)
-        return self.operator.backward(grad, self.by.turned(), weighted=self.weighted)
+        return self.operator.backward(grad, by.turned(), weighted=self.weighted)
 
     def set_out(self, grad: Tensor) -> None:
         """Begin :meth:`backward` with what it will be given."""
         assert isinstance(self.operator, GridOperator)
+        assert self.by is not None
         self._enter(Step.RETURN, grad)
         self.coming = self.operator.start_backward(grad, self.by.turned(), weighted=self.weighted)
 
@@ -201,12 +211,14 @@ class _WholeSum(torch.autograd.Function):
     """Sums by A in forward, by A' in backward; chained by the token as exchanges are."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, token: Tensor, args: _WholeSumArgs) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, x: Tensor, token: Tensor, args: _WholeSumArgs, by: Factors) -> tuple[Tensor, Tensor]:
         ctx.args = args
-        return args.forward(x), token.clone()
+        ctx.save_for_backward(by.sources, by.sums, by.own)  # which are not kept where layers are computed again
+        return args.forward(x, by), token.clone()
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor, grad_token: Tensor) -> tuple[Tensor | None, Tensor, None]:
-        of_x = ctx.args.backward(grad)
-        return (of_x if ctx.needs_input_grad[0] else None), grad_token, None
+    def backward(ctx: Any, grad: Tensor, grad_token: Tensor) -> tuple[Tensor | None, Tensor, None, None]:
+        sources, sums, own = ctx.saved_tensors
+        of_x = ctx.args.backward(grad, Factors(sources=sources, sums=sums, own=own))
+        return (of_x if ctx.needs_input_grad[0] else None), grad_token, None, None

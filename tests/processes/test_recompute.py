@@ -45,6 +45,7 @@ def test_what_is_learned_has_the_same_bits(pool, layouts, tmp_path, model, plan)
     learned = []
     for recompute in (False, True):
         flags = {**WHOLE, **MODELS[model], **PLANS[plan], "fan_out": (-1,) * 4, "batch_size": 512, "epochs": 3}
+        flags["hidden"] = 32  # two slices of columns
         config = config_for(layouts(2).path, tmp_path / f"run-{recompute}", **flags, recompute=recompute)
         learned.append(pool.run(2, train_in_trainer, config)[0])
     first, same = learned
@@ -109,14 +110,6 @@ BEFORE = {
 """What a step of four layers of 64 took without it before layers kept signs, in rows as wide of a trainer."""
 
 
-OVER_WITHOUT = {
-    "sage": {"shared": 0.73, "1d-sparse": 0.68, "rows": 0.77, "columns": 0.77, "features": 0.74},
-    "gcn": {"shared": 0.61, "1d-sparse": 0.68, "rows": 0.88, "columns": 0.88, "features": 0.75},
-    "gat": {"shared": 0.67, "1d-sparse": 0.69, "rows": 0.66, "columns": 0.75, "features": 0.78},
-}
-"""What a step takes at most of what it takes where no layer is computed again."""
-
-
 def of_plan(layout, out, model, plan, norm, *, recompute):
     """A training of four layers on the whole graph."""
     flags = {**WHOLE, **LAYERED[model], **PLANS[plan], "norm": norm, "hidden": 64, "epochs": 2, "evaluate": "none"}
@@ -126,13 +119,13 @@ def of_plan(layout, out, model, plan, norm, *, recompute):
 @pytest.mark.cases(1)
 @pytest.mark.parametrize("plan", PLANS)
 @pytest.mark.parametrize("model", LAYERED)
-def test_a_step_takes_less_than_where_no_layer_is_computed_again(pool, tmp_path, model, plan):
+def test_a_step_takes_seven_tenths_of_one_where_no_layer_is_computed_again(pool, tmp_path, model, plan):
     layout = lay_out(random_graph(6000, 10, seed=3, features=50), tmp_path, parts=2, method="deal")
     taken = []
     for recompute in (False, True):
         config = of_plan(layout, tmp_path / f"run-{recompute}", model, plan, "none", recompute=recompute)
         taken.append(max(steps[-1] for steps in pool.run(2, live_peaks_of_epochs, config)))
-    assert taken[1] <= (OVER_WITHOUT[model][plan] if _core.has_wide_products() else 0.95) * taken[0]
+    assert taken[1] <= (0.7 if _core.has_wide_products() else 0.95) * taken[0]
 
 
 @pytest.mark.cases(4)

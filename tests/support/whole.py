@@ -160,7 +160,7 @@ def moved(member, layout, shared, plans, name, recompute):
         step = WholeStep(member, layout, shared, plan, LAYERS, name, recompute=recompute)
         for epoch in range(2):
             loss, gradients, batch = step.gradients()
-            widths = moved_widths(step.model, epoch, recomputes=recompute)
+            widths = moved_widths(step.model, epoch, recomputes=recompute, in_slices=recompute)
             results.append((plan, (loss, gradients), mini_batch_counts(batch, 0), widths))
     return results
 

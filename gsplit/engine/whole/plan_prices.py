@@ -13,7 +13,7 @@ from gsplit.engine.level_widths import widths_of
 from gsplit.engine.own_ranges import bounds_of
 from gsplit.engine.run import Run
 from gsplit.engine.whole.private_memory import process_bytes
-from gsplit.engine.whole.whole_batch import sums_features
+from gsplit.engine.whole.whole_batch import sums_features, sums_in_slices
 from gsplit.engine.whole.work import Work
 from gsplit.full import Levels
 from gsplit.full.covers import covers_of
@@ -87,6 +87,7 @@ def numbers_of(run: Run, layout: Layout, model: nn.Module) -> Work:
         norm=signature.get("norm", "none"),
         by_norms=KEPT_BY_NORMS.get(signature.get("norm", "none"), 2),
         recomputes=config.recompute,
+        in_slices=sums_in_slices(config.recompute, model, config.device),
         parameters=sum(p.numel() for p in model.parameters()),
         evaluates=exact
         and bool(

@@ -172,7 +172,7 @@ def prices_of_chains(
     """All plans but those of ``rotate``."""
     trained, hosts = run.config.train_features is not None, run.config.hosts
     itemsize = run.dtype.itemsize
-    widths = moved_widths(model, epoch=1, trained=trained, recomputes=run.config.recompute)
+    widths = moved_widths(model, epoch=1, trained=trained, recomputes=run.config.recompute, in_slices=work.in_slices)
     hidden = run.precision.products.itemsize
     as_they_are = isinstance(model, SAGE | GCN) and not work.projection and widths[0].forward == work.widths[0]
     itemsizes = [itemsize if as_they_are else hidden, hidden]
@@ -322,7 +322,9 @@ def _line(price: Priced, moves: Sequence[str]) -> list[str]:
     return [name, *moved, str(messages), *map(binary, sizes), f"{price.seconds:.2g}"]
 
 
-def moved_widths(model: nn.Module, epoch: int, *, trained: bool = False, recomputes: bool = False) -> list[Widths]:
+def moved_widths(
+    model: nn.Module, epoch: int, *, trained: bool = False, recomputes: bool = False, in_slices: bool = False
+) -> list[Widths]:
     """[L] widths of what a model moves in an epoch, counted from the start of the run.
 
     Args:
@@ -330,6 +332,7 @@ def moved_widths(model: nn.Module, epoch: int, *, trained: bool = False, recompu
         epoch: from 0.
         trained: whether its features are.
         recomputes: whether all layers but the last are computed again in backward.
+        in_slices: whether sums on grids are taken in slices (:attr:`gsplit.engine.whole.work.Work.in_slices`).
 
     Raises:
         InputError: for a model whose rows have widths that nobody knows before it runs.
@@ -349,6 +352,7 @@ def moved_widths(model: nn.Module, epoch: int, *, trained: bool = False, recompu
         first_returns=projection is not None or trained,
         epoch=epoch,
     )
+    widths = [width._replace(in_slices=in_slices) for width in widths]
     return _forwards(widths, int(kept), recomputes=recomputes)
 
 

@@ -210,9 +210,11 @@ def moved_words(plan: GridPlan, work: Work, rank: int, layer: int, width: int) -
 
 def first_words(plan: GridPlan, work: Work, rank: int) -> int:
     """Numbers that the first sum has at once, where it is kept: beside the features, the sums themselves included."""
-    width = work.widths[0]
+    of_all = work.widths[0]
+    width = max(widths := plan.widths(of_all, in_slices=work.in_slices))
     before, after = (int(work.sizes[rank, level]) * width for level in (0, 1))
-    return before * work.scales + max(moved_words(plan, work, rank, 1, width), (3 if work.scales else 1) * after)
+    at_once = before * work.scales + max(moved_words(plan, work, rank, 1, width), (3 if work.scales else 1) * after)
+    return at_once + (int(work.sizes[rank, 1]) * of_all if len(widths) > 1 else 0)
 
 
 def attended(plan: GridPlan, work: Work, rank: int, layer: int) -> tuple[int, int]:

@@ -5,14 +5,15 @@ to l are alive, and beside them
 
 | when | numbers |
 |---|---|
-| forward | what its sums have at once, or sums, both products, and what stands behind them |
+| forward | what its sums have at once, or sums and products, or products and what stands behind them |
 | activation, backward | the gradient that comes, and the one that goes |
 | computed again | the gradient, and what its sums have at once, or what its normalisation has |
 | product, backward | the gradient and the sums; gradients of rows are written over the rows, but with normalisation |
 | sums, backward | in place of its input gradients of it, of the sums, and what moves have at once |
 | attention | rows of sources, scores and shares, while all else is computed again, and in backward |
 
-In place of results a bit a value is kept of each activation. Of other models what is said is a bound.
+What moves have at once is a slice of columns wide, beside all of the sums, but of attention. In place of results a
+bit a value is kept of each activation. Of other models what is said is a bound.
 
 Legend: A rows of the level of a layer, B of the one below, in numbers.
 """
@@ -25,12 +26,13 @@ from gsplit import _core
 from gsplit.engine.whole.private_memory import attended, block_of, exchanged, exchanges
 from gsplit.engine.whole.work import Work
 from gsplit.full import COLUMNS, FEATURES, ROWS, GridPlan
+from gsplit.nn.rowwise.products import piece_rows
 
 AT_NORMS = {"none": 0, "layer": 4, "rms": 6, "batch": 6}
 """Tensors like a layer's rows that are alive at most when it is computed again and its normalisation goes back:
 the gradient, sums, products, and what PyTorch's operations have between these and its result. Where a layer
 multiplies own rows beside, RMSNorm's backward finds its sums alive, one more."""
-AT_NORMS_ATTENDING = {"none": 4, "layer": 5, "rms": 6, "batch": 7}
+AT_NORMS_ATTENDING = {"none": 3, "layer": 4, "rms": 6, "batch": 6}
 """The same of a layer of GAT, beside what its attention keeps; ELU's result is kept, and so all is computed again."""
 EDGES_AT_ONCE = 2
 """Numbers of each edge and head that attention has at once in backward, beside its shares."""
@@ -77,7 +79,7 @@ class _Numbers:
         norms = (AT_NORMS[work.norm] + (work.norm == "rms" and work.keeps_rows)) * after
         if self.number == 1:  # its sums are kept, and gradients of features not wanted
             return max(2 * after, norms - after)
-        forward = max(self._forward(), (3 if work.keeps_rows else 2) * after)
+        forward = max(self._forward(), 2 * after + piece_rows(self.rows) * self.out * work.keeps_rows)
         products = after + self.sums
         if work.norm != "none":
             products += self.sums + self.before * work.keeps_rows
@@ -86,10 +88,9 @@ class _Numbers:
 
     def _last(self) -> int:
         """Of the last one, which keeps what it has."""
-        of_rows = self.before + self.sums * (self.work.keeps_rows and not exchanges(self.plan, self.work))
         if self.summed < self.wide:
             moved = max(self._forward(), self._backward()) + self.sources * self.summed
-            return max(moved + 3 * self.after, of_rows + 2 * self.after)
+            return max(moved + 3 * self.after, self.before + 2 * self.after)
         products = 2 * self.sums + self.before * self.work.keeps_rows + 2 * self.after
         own = self.before * self.work.keeps_rows
         return max(self._forward() + 2 * self.after, products, self._backward() + self.sums + own)
@@ -98,8 +99,7 @@ class _Numbers:
         """Of sums, the result included, beside the rows that they are of."""
         plan, work, width = self.plan, self.work, self.summed
         if not exchanges(plan, work):
-            scaled = self.sources * width * work.scales
-            return self.rows * width if plan.algorithm == "shared" else self._chain(scaled, forward=True)
+            return self.rows * width if plan.algorithm == "shared" else self._chain(forward=True)
         received, sent = exchanged(plan, work, self.rank, self.number)
         order = 2 * block_of(plan, work, self.rank, self.number)[0]  # of edges, twice four bytes
         return max((sent + received) * width, (received + self.rows) * width + order)
@@ -108,23 +108,25 @@ class _Numbers:
         """Of gradients of sums, beside these."""
         plan, work, width = self.plan, self.work, self.summed
         if not exchanges(plan, work):
-            scaled = self.rows * width
-            return self.sources * width if plan.algorithm == "shared" else self._chain(scaled, forward=False)
+            return self.sources * width if plan.algorithm == "shared" else self._chain(forward=False)
         received, sent = exchanged(plan, work, self.rank, self.number)
         return max(received + sent, sent + self.sources) * width
 
-    def _chain(self, scaled: int, *, forward: bool) -> int:
-        """Of a chain of moves on a grid, which has ``scaled`` numbers of own rows made for it."""
-        grid, sizes, width = self.plan.grid, self.work.sizes, self.summed
+    def _chain(self, *, forward: bool) -> int:
+        """Of a chain of moves on a grid, a slice of columns after another."""
+        grid, sizes = self.plan.grid, self.work.sizes
         _, _, rows, sources = block_of(self.plan, self.work, self.rank, self.number)
         gathers, scatters, split = (grid.size(axis) for axis in (ROWS, COLUMNS, FEATURES))
         given, wanted = self.number - 1, self.number
         if not forward:
             rows, sources, gathers, scatters, given, wanted = sources, rows, scatters, gathers, wanted, given
+        widths = self.plan.widths(self.summed, in_slices=self.work.in_slices)
+        width = max(widths)
         share, group = -(-width // split), list(grid.group(self.rank, FEATURES))
         columns, sums = (int(sizes[group, level].sum()) * share for level in (given, wanted))
         own, result = (int(sizes[self.rank, level]) * width for level in (given, wanted))
-        now, at_once = scaled, [scaled]
+        now = own * (self.work.scales or not forward)  # multiplied by factors
+        at_once = [now]
         if split > 1:
             at_once += [now + own, own + columns]
             now = columns
@@ -138,7 +140,7 @@ class _Numbers:
             now = sums
         if split > 1:
             at_once += [now + result, 2 * result]
-        return max(at_once)
+        return max(at_once) + int(sizes[self.rank, wanted]) * self.summed * (len(widths) > 1)
 
 
 class _Attending(_Numbers):
@@ -155,33 +157,35 @@ class _Attending(_Numbers):
         return rows + of_edges + max(norms, at_work) + before
 
     def _again(self) -> int:
-        """While it is computed again, beside what it keeps: gradients that wait, projections, sums, results."""
+        """While it is computed again, beside what it keeps: the gradient that waits, projections, sums, results."""
         plan, summed = self.plan, self.summed
+        own = self.rows * summed
         if exchanges(plan, self.work):
             sent = exchanged(plan, self.work, self.rank, self.number)[1]
-            return 2 * self.after + max(sent * summed, 2 * self.rows * summed)
+            return self.after + max(sent * summed, 2 * own)
         columns, split = plan.grid.size(COLUMNS), plan.grid.size(FEATURES)
-        summing, _ = self._of_block()
-        own = self.rows * summed
-        words = 2 * self.after + own + summing + own * ((columns if columns > 2 else 1) * (columns > 1))
-        return words + 2 * own * (split > 1) + self.sources * summed * (plan.grid.size(ROWS) * split > 1)
+        summing = self._of_block()
+        projected = self.sources * summed * (1 + (split > 1))
+        scattered = summing + own * ((columns if columns > 2 else 1) * (columns > 1))
+        return self.after + max(projected, scattered, 2 * own)
 
     def _back(self, of_edges: int) -> int:
-        """Of its gradients, beside what it keeps."""
+        """Of its gradients, beside what it keeps; rows have gone when gradients of them are taken."""
         plan, work, summed = self.plan, self.work, self.summed
-        words = EDGES_AT_ONCE * of_edges + self.after
         if exchanges(plan, work):
             received, sent = exchanged(plan, work, self.rank, self.number)
-            return words + (self.rows + self.sources + received + sent) * summed + self.after
-        gathers, split = plan.grid.size(ROWS), plan.grid.size(FEATURES)
-        summing, given = self._of_block()
-        own = self.sources * summed
-        words += summing * (plan.grid.size(COLUMNS) * split > 1)
-        destinations = self.rows * summed
-        return words + max(given + own * (gathers > 1), own * (3 if split > 1 else 1) + destinations)
+            rows = (self.rows + self.sources + received + sent) * summed
+            return EDGES_AT_ONCE * of_edges + rows + 2 * self.after
+        gathers, columns, split = (plan.grid.size(axis) for axis in (ROWS, COLUMNS, FEATURES))
+        summing = self._of_block()
+        edges, _, rows, sources = block_of(plan, work, self.rank, self.number)
+        of_scores = (rows * (3 if columns > 1 else 1) + sources) * work.heads // split
+        came = summing * (columns * split > 1) + of_scores
+        at_scores = of_edges * (1 + (columns > 1)) + edges * (columns > 1)
+        home = self.sources * summed * max(gathers > 1, (split > 1) * 2) - of_edges
+        return self.after + max(came + at_scores, home)
 
-    def _of_block(self) -> tuple[int, int]:
-        """Numbers of the rows that a trainer of a grid sums, and of those that it has of sources."""
-        _, _, rows, sources = block_of(self.plan, self.work, self.rank, self.number)
-        share = self.summed // self.plan.grid.size(FEATURES)
-        return rows * share, sources * share
+    def _of_block(self) -> int:
+        """Numbers of the rows that a trainer of a grid sums."""
+        rows = block_of(self.plan, self.work, self.rank, self.number)[2]
+        return rows * (self.summed // self.plan.grid.size(FEATURES))

@@ -12,7 +12,7 @@ PyTorch's own (``torch.utils.checkpoint``) imports its compiler, which takes mor
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -55,7 +55,7 @@ def recomputed(model: LayeredModel, blocks: Mapping[int, Neighbourhood], x: Tens
         comm.overlaps = False
         layer = _Layer(model, number, blocks[number], x)
         last = number == model.num_layers or not torch.is_grad_enabled()
-        with nullcontext() if last else saved_tensors_hooks(layer.leave_out, layer.give):
+        with saved_tensors_hooks(layer.keep if last else layer.leave_out, layer.give):
             x = layer.forward(x, Keeps.RESULT if last else Keeps.SIGNS)
     return x
 
@@ -87,8 +87,14 @@ class _Layer:
         self._left_out += 1
         return self._left_out - 1
 
+    def keep(self, tensor: Tensor) -> int:
+        """Save a tensor under a number, of a layer that is not computed again."""
+        self._x, number = None, self.leave_out(tensor)
+        self._saved[number] = tensor.detach()
+        return number
+
     def give(self, number: int) -> Tensor:
-        """The tensor of a number, once; at the first one the layer is computed again."""
+        """The tensor of a number, once, so that it goes early; at the first one the layer is computed again."""
         if self._x is not None:
             x, self._x = self._x, None
             self._again(x)

@@ -68,8 +68,9 @@ def seconds_of_chain(
     seconds = seconds_of_weights(work, by) + max(seconds_of_bytes(counts, by) for counts in sent)
     for layer, width in enumerate(widths, start=1):
         seconds += collectives(plan, width) * by.message
-        for columns, back, times in ((width.forward, False, width.forwards), (width.backward, True, 1)):
-            seconds += times * max(_sums(plan, work, rank, layer, columns, by, back=back) for rank in everyone)
+        for of_all, back, times in ((width.forward, False, width.forwards), (width.backward, True, 1)):
+            for columns in plan.widths(of_all, in_slices=width.in_slices):
+                seconds += times * max(_sums(plan, work, rank, layer, columns, by, back=back) for rank in everyone)
     return seconds
 
 
@@ -110,7 +111,11 @@ def collectives(plan: GridPlan, width: Widths) -> float:
     def beside(size: int) -> float:
         return 2.4 + 0.6 * size if size > 1 else 0.0
 
-    forwards, backwards = width.forwards * (width.forward > 0), int(width.backward > 0)
+    forwards, backwards = (
+        sum(columns > 0 for columns in plan.widths(of_all, in_slices=width.in_slices))
+        for of_all in (width.forward, width.backward)
+    )
+    forwards *= width.forwards
     if plan.of_all_sources:
         return (forwards + backwards) * beside(plan.grid.world)
     rows, columns, features = plan.sizes

@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from gsplit.device import accelerator
 from gsplit.engine.components import Components
 from gsplit.engine.minibatch import MiniBatch
 from gsplit.engine.whole.own_rows import OwnRows
@@ -64,6 +65,7 @@ class WholeBatches:
         self._components, self._plan = components, plan
         member, config = components.member, components.run.config
         self._grid = plan.grid
+        self._recomputes = config.recompute and type(components.model) in OURS
         mail = None
         if member.device.type == "cpu" and len(member.here) > 1:
             mail = mailboxes_of(member, components.shared.mail, member.here)
@@ -91,7 +93,6 @@ class WholeBatches:
         self._labels = own.labels()
         self._loaded = features.take_counters()
         own.close()
-        self._recomputes = config.recompute and type(components.model) in OURS
         self._seconds = time.perf_counter() - start_s
 
     def make(self, handle: Handle) -> MiniBatch:
@@ -260,6 +261,7 @@ class WholeBatches:
             sizes[:, layer - 1],
             sizes[:, layer],
             returns=self._returns(layer),
+            in_slices=sums_in_slices(self._recomputes, self._components.model, self._components.member.device.type),
         )
 
     def _moving_operator(self, layer: int, moves: Moves) -> MovingOperator:
@@ -311,6 +313,14 @@ def sums_features(model: nn.Module) -> bool:
     return ours and model.projection is None and model.input_dropout.p == 0
 
 
+def sums_in_slices(recomputes: bool, model: nn.Module, device: str) -> bool:
+    """Return whether sums on grids are taken in slices, as where layers are computed again, which is for memory.
+
+    Not on accelerators, whose kernels add in another order where rows are narrower.
+    """
+    return recomputes and type(model) in (SAGE, GCN) and device == accelerator.HOST
+
+
 def grid_operator(
     components: Components,
     shard: Shard,
@@ -321,6 +331,7 @@ def grid_operator(
     wanted: NDArray[np.int64],
     *,
     returns: bool = True,
+    in_slices: bool = False,
 ) -> GridOperator | GridAttention:
     """What sums in a layer on one trainer of a grid, or attends.
 
@@ -332,11 +343,13 @@ def grid_operator(
         rank: the trainer's place on it.
         given, wanted: [P] rows of all trainers, sources and destinations.
         returns: whether gradients come back.
+        in_slices: whether columns go around in slices, for less memory.
     """
     device, dtype, model = components.member.device, components.run.dtype, components.model
     around = Sizes.of(given, grid, rank, ROWS), Sizes.of(wanted, grid, rank, COLUMNS)
     if not isinstance(model, GAT):
-        return GridOperator(on_device(shard, device, dtype), moves, *around, returns=returns)
+        edges = on_device(shard, device, dtype)
+        return GridOperator(edges, moves, *around, returns=returns, in_slices=in_slices)
     number = len(shard.edges.indices)
     if model.loops:
         row, column = grid.group(rank, COLUMNS, FEATURES), grid.group(rank, ROWS, FEATURES)

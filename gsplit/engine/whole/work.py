@@ -82,6 +82,8 @@ class Work:
     """Tensors that a normalisation keeps for backward on a device."""
     recomputes: bool
     """Whether all layers but the last are computed again in backward, and keep their inputs alone."""
+    in_slices: bool
+    """Whether sums on grids are taken in slices of columns (:mod:`gsplit.full.slices`)."""
     parameters: int
     """Number of weights."""
     evaluates: bool

@@ -170,12 +170,12 @@ class _Activated(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        out = None if ctx.signs is not None else ctx.saved_tensors[0]  # which may be computed again, so before others
         grad_x, threads = torch.empty_like(grad, memory_format=torch.contiguous_format), torch.get_num_threads()
         grad_bias = grad.new_empty(grad.shape[1], dtype=computed_in(grad.dtype)) if ctx.needs_input_grad[1] else None
-        if ctx.signs is not None:
+        if out is None:
             _core.relu_backward(ctx.signs, ctx.drop, grad.contiguous(), grad_x, grad_bias, threads=threads)
             return grad_x, grad_bias, None, None, None, None
-        (out,) = ctx.saved_tensors
         _core.activate_backward(
             out.detach(), ctx.activation, ctx.drop, ctx.seed, grad.contiguous(), grad_x, grad_bias, threads=threads
         )

@@ -17,6 +17,7 @@ from gsplit.nn.rowwise.products import (
     Keeps,
     Pass,
     Term,
+    add_multiplied,
     in_layers,
     is_mixed,
     multiplied,
@@ -269,6 +270,7 @@ def own_and_others(
     """
     weights = lin_self.weight, lin_self.bias, lin_neigh.weight
     out: Tensor = _OwnAndOthers.apply(x, rows, *weights, num_first, finish, sets_out)
+    del rows  # where nobody keeps them, before there is what stands behind
     return out if finish is None else finish(out)
 
 
@@ -304,7 +306,7 @@ class _OwnAndOthers(torch.autograd.Function):
         ctx.overwrites = finish is not None and finish.overwrites
         if finish is None or finish.asks_for(rows):
             out = F.linear(x[:num_first], first, bias)
-            out += multiplied([Term(rows, every)], None, rows.dtype)
+            add_multiplied(rows, every, out)
         else:
             out = nothing_like(rows, every)
         ctx.save_for_backward(x, rows, first, every)
@@ -346,8 +348,8 @@ class _OwnBesideOthers(torch.autograd.Function):
         x, first, every = ctx.saved_tensors
         of_x, *needs = ctx.needs_input_grad[:4]
         of_first, of_bias = _own_gradients(grad_first, x[: ctx.num_first], needs)
-        terms = [Back(x, every, of_x, needs[2])]
-        [(grad_x, of_every)], _ = multiplied_back(grad_every, terms, bias=False)
+        [(grad_x, of_every)], _ = multiplied_back(grad_every, [Back(x, every, of_x, needs[2])], bias=False)
+        del x  # before there is another product, where nobody else has it
         if grad_x is not None:
             grad_x[: ctx.num_first] += grad_first @ first
         return grad_x, of_first, of_bias, of_every, None

@@ -25,6 +25,9 @@ import gsplit._core as _core
 from gsplit.kernels import StoredRows, computed_in, copied, in_core
 from gsplit.kernels.sums import SHORT, core_rests, whole_rows
 
+MOST_PIECES, FEWEST_ROWS = 4, 1024
+"""Pieces of a product that is added to another, at most, and rows of each, at least: of more, calls would cost."""
+
 
 class Keeps(enum.Enum):
     """What is kept for backward of what stands behind a layer, where that is ReLU in one pass; else its result is."""
@@ -127,6 +130,18 @@ def multiplied(
         for x, weight, turned in terms[1:]:
             total[: len(x)].addmm_(x, weight if turned else weight.t())
     return total if finish is None else finish.finish(total)
+
+
+def add_multiplied(x: Tensor, weight: Tensor, out: Tensor) -> None:
+    """Add ``x @ weight.t()`` to ``out`` [n, O], by the core in pieces, as it multiplies each row by itself."""
+    rows = piece_rows(len(x)) if _core_way(x, x.dtype, weight) else max(1, len(x))
+    for part, into in zip(x.split(rows), out.split(rows), strict=True):
+        into += multiplied([Term(part, weight)], None, x.dtype)
+
+
+def piece_rows(rows: int) -> int:
+    """Rows of a piece of :func:`add_multiplied`."""
+    return max(FEWEST_ROWS, -(-rows // MOST_PIECES))
 
 
 class Back(NamedTuple):

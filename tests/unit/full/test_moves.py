@@ -12,10 +12,11 @@ from support.threads import in_threads
 
 from gsplit.full import COLUMNS, FEATURES, ROWS, GridPlan
 from gsplit.full.grid_operator import GridOperator
-from gsplit.full.moves import Moves
+from gsplit.full.moves import Moves, shares
 from gsplit.full.operators import Sizes
 from gsplit.full.plans import grids_of
 from gsplit.full.shards import Shard
+from gsplit.full.slices import FEWEST_COLUMNS, MOST, slices
 from gsplit.full.volumes import Widths, volumes
 from gsplit.full.whole_block import WholeBlock
 from gsplit.kernels import Edges, library_alone
@@ -101,11 +102,11 @@ def test_moves_in_bfloat16_are_those_of_rounded_rows_in_a_quarter_of_the_bytes(t
             assert all(torch.equal(rounded, results[0][2]) for *_, rounded in results)
 
 
-def chains(member, table, weights, levels):
+def chains(member, table, weights, levels, width=5, in_slices=False):
     """Sums and gradients of a comm on every grid with this many trainers, and what was sent.
 
     ``table`` [destinations, sources] are numbers of edges of all trainers, ``levels`` [P, 2] rows of sources and of
-    destinations.
+    destinations, ``width`` their columns.
     """
     results = []
     for sizes in grids_of(member.world):
@@ -127,9 +128,8 @@ def chains(member, table, weights, levels):
         shard = Shard(
             Edges(indptr=torch.from_numpy(indptr), indices=torch.from_numpy(indices)), torch.from_numpy(weight)
         )
-        operator = GridOperator(
-            shard, moves, Sizes.of(levels[:, 0], grid, rank, ROWS), Sizes.of(levels[:, 1], grid, rank, COLUMNS)
-        )
+        around = Sizes.of(levels[:, 0], grid, rank, ROWS), Sizes.of(levels[:, 1], grid, rank, COLUMNS)
+        operator = GridOperator(shard, moves, *around, in_slices=in_slices)
         counters = moves.counters
         comm = BatchComm(member.group, counters, torch.device("cpu"))
         block = WholeBlock(
@@ -143,19 +143,19 @@ def chains(member, table, weights, levels):
             comm=comm,
         )
         first = int(levels[:rank, 0].sum())
-        x = rows_of(levels[:, 0].sum())[first : first + int(levels[rank, 0])].requires_grad_(True)
+        x = rows_of(levels[:, 0].sum(), 0, width)[first : first + int(levels[rank, 0])].requires_grad_(True)
         by_sources = rows_of(levels[:, 0].sum(), seed=2)[first : first + int(levels[rank, 0]), 0]
         first = int(levels[:rank, 1].sum())
         of_rank = slice(first, first + int(levels[rank, 1]))
-        by_sums, y = (rows_of(levels[:, 1].sum(), seed=seed)[of_rank] for seed in (3, 1))
+        by_sums, y = (rows_of(levels[:, 1].sum(), seed, width)[of_rank] for seed in (3, 1))
         out = block.normalised_sum(x, Factors(sources=by_sources, sums=by_sums[:, 0]), weighted=True)
         comm.tie((out * y).sum()).backward()
         results.append((out.detach(), x.grad, counters))
     return results
 
 
-def rows_of(count, seed=0):
-    return torch.randn(int(count), 5, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+def rows_of(count, seed=0, width=5):
+    return torch.randn(int(count), width, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 @pytest.mark.parametrize("kernels", [nullcontext, library_alone])
@@ -180,6 +180,40 @@ def test_chains_are_products_and_send_what_the_formula_says(trainers, kernels):
         for rank, of_rank in enumerate(results):
             wanted = volumes(plan, levels, [Widths(5, 5)], 8, rank)
             assert counted(of_rank[i][2]) == wanted
+
+
+@pytest.mark.parametrize("kernels", [nullcontext, library_alone])
+@pytest.mark.parametrize("trainers", [3, 4])
+def test_slices_of_columns_have_the_same_bits_and_words(trainers, kernels):
+    """On every grid, with trainers that have no rows, and numbers of columns that cannot be dealt out evenly.
+
+    PyTorch's sums of a row round otherwise where it is narrower.
+    """
+    random, near = np.random.default_rng(trainers), 0 if kernels is nullcontext else 1e-13
+    levels = random.integers(1, 6, (trainers, 2))
+    levels[0], levels[-1] = (4, 0), (0, 3)
+    table = random.integers(0, 3, (levels[:, 1].sum(), levels[:, 0].sum()))
+    weights, width = random.standard_normal(table.shape), 51
+    with kernels():
+        whole, sliced = (in_threads(trainers, chains, table, weights, levels, width, way) for way in (False, True))
+    for rank, of_rank in enumerate(zip(whole, sliced, strict=True)):
+        for sizes, first, same in zip(grids_of(trainers), *of_rank, strict=True):
+            for value, of_slices in zip(first[:2], same[:2], strict=True):
+                torch.testing.assert_close(value, of_slices, rtol=0, atol=near)
+            plan, sent = GridPlan(algorithm="3d", sizes=sizes), counted(same[2])
+            assert sent == volumes(plan, levels, [Widths(width, width, in_slices=True)], 8, rank)
+            assert {name: sent[name] for name in sent if "bytes" in name} == {
+                name: number for name, number in counted(first[2]).items() if "bytes" in name
+            }
+
+
+@pytest.mark.parametrize("members", [1, 2, 3, 5, 64])
+def test_slices_deal_all_columns_out_as_one(members):
+    for width in (*range(70), 127, 128, 500):
+        widths = slices(width, members)
+        assert sum(widths) == width
+        assert len(widths) in ((1,) if width < 2 * FEWEST_COLUMNS else range(1, MOST + 1))
+        assert np.sum([shares(each, members) for each in widths], axis=0).tolist() == shares(width, members)
 
 
 def counted(counters: ExchangeCounters) -> dict[str, int]:
