@@ -213,11 +213,16 @@ class Layer:
             return 2 * after * self.out * work.itemsize
         rows, skipping = before + self.received, before * self.wide * work.skips
         if work.heads:
-            of_sums = after * summed + 3 * rows * summed if exchanges(self.plan, work) else self._chain(forward=False)
-            words = self.keeps() // work.itemsize + after * summed + of_sums
-            return (
-                skipping + max(words, self.fresh + rows * summed + 2 * before * self.wide)
-            ) * work.itemsize + self._of_edges()
+            waiting, of_edges = self.keeps() // work.itemsize + after * summed, self._of_edges()
+            words = self.fresh + rows * summed + 2 * before * self.wide
+            if exchanges(self.plan, work):
+                words = max(words, waiting + after * summed + 3 * rows * summed)
+            else:  # gradients of scores have gone when those of rows are taken
+                _, _, gathered, _ = block_of(self.plan, work, self.rank, self.number)
+                share = -(-summed // self.plan.grid.size(FEATURES))
+                words = max(words, waiting + gathered * share)
+                words = max(words, waiting + self._chain(forward=False) - of_edges // 2 // work.itemsize)
+            return (skipping + words) * work.itemsize + of_edges
         if work.keeps_rows:  # gradients of the own rows, or what they are taken of
             waiting = after * summed if exchanges(self.plan, work) else self.fresh + after * self.out
         else:
