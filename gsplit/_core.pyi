@@ -307,6 +307,55 @@ def relu_backward(
     bias_gradients: Tensor | None = None,
     threads: int = 1,
 ) -> None: ...
+def normalise(
+    x: Tensor,
+    norm: int,
+    eps: float,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    mean: Tensor | None,
+    finish: tuple[int, float, int],
+    out: Tensor,
+    signs: Tensor | None = None,
+    skip: Tensor | None = None,
+    threads: int = 1,
+) -> None: ...
+def normalise_backward(
+    x: Tensor,
+    norm: int,
+    eps: float,
+    weight: Tensor | None,
+    finish: tuple[int, float, int],
+    signs: Tensor | None,
+    gradients: Tensor,
+    x_gradients: Tensor,
+    weight_gradients: Tensor | None,
+    bias_gradients: Tensor | None,
+    threads: int = 1,
+) -> None: ...
+def batch_sums(x: Tensor, mean: Tensor | None, out: Tensor, threads: int = 1) -> None: ...
+def batch_backward_sums(
+    x: Tensor,
+    mean: Tensor,
+    finish: tuple[int, float, int],
+    signs: Tensor | None,
+    gradients: Tensor,
+    products: Tensor,
+    sums: Tensor,
+    threads: int = 1,
+) -> None: ...
+def batch_backward(
+    x: Tensor,
+    weight: Tensor,
+    mean: Tensor,
+    finish: tuple[int, float, int],
+    signs: Tensor | None,
+    gradients: Tensor,
+    shift: Tensor,
+    slope: Tensor,
+    x_gradients: Tensor,
+    threads: int = 1,
+) -> None: ...
 def narrow_fits(outputs: int, width: int) -> bool: ...
 def project_rows(
     x: Tensor | NDArray[Any],

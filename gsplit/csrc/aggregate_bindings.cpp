@@ -20,23 +20,6 @@ namespace nb = nanobind;
 namespace gsplit::python {
 namespace {
 
-template <class T>
-using Values = nb::ndarray<T, nb::ndim<2>, nb::device::cpu>;
-template <class T>
-using Maybe = std::optional<Values<T>>;
-
-template <class T>
-Matrix<T> matrix_of(const Values<T>& array) {
-  const auto rows = static_cast<int64_t>(array.shape(0)), width = static_cast<int64_t>(array.shape(1));
-  if (width > 1 && rows > 0 && array.stride(1) != 1) throw nb::value_error("a row must be contiguous");
-  return {array.data(), rows, width, rows > 1 ? array.stride(0) : width};
-}
-
-template <class T>
-Matrix<T> matrix_of(const Maybe<T>& array) {
-  return array ? matrix_of(*array) : Matrix<T>{};
-}
-
 RowEdges edges_of(const Array<int32_t>& indptr, const Array<int32_t>& indices,
                   const std::optional<Array<int32_t>>& order = {}) {
   return {span_of(indptr), span_of(indices), span_of(order)};
@@ -58,8 +41,8 @@ using GradientArrays = std::tuple<RowValues, Values<float>>;
 using TermArrays = std::tuple<RowValues, Values<const float>, bool>;
 /// Rows, a weight, and room for the gradients of both.
 using BackArrays = std::tuple<RowValues, Maybe<const float>, Maybe<float>, std::optional<OutValues>>;
-/// Activation, share that is dropped, and seed.
-using FinishValues = std::tuple<int, float, uint64_t>;
+
+using python::matrix_of;
 
 template <class Narrow, class Wide>
 Either<Narrow, Wide> matrix_of(const EitherValues<Narrow, Wide>& array) {

@@ -152,6 +152,7 @@ NB_MODULE(_core, m) {
   bind_stream<int32_t>(m);
   bind_stream<int64_t>(m);
   gsplit::python::bind_aggregate(m);
+  gsplit::python::bind_norms(m);
   gsplit::python::bind_ids(m);
   gsplit::python::bind_links(m);
   gsplit::python::bind_covers(m);

@@ -1,4 +1,4 @@
-// What the files that bind the core to Python share: one-dimensional arrays as spans.
+// What the files that bind the core to Python share: arrays as spans, and as matrices.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -7,7 +7,9 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <tuple>
 
+#include "aggregate.hpp"
 #include "bfloat16.hpp"
 
 template <>
@@ -39,11 +41,35 @@ std::span<T> span_of(const Writable<T>& array) {
   return {array.data(), array.size()};
 }
 
+template <class T>
+using Values = nanobind::ndarray<T, nanobind::ndim<2>, nanobind::device::cpu>;
+template <class T>
+using Maybe = std::optional<Values<T>>;
+
+template <class T>
+Matrix<T> matrix_of(const Values<T>& array) {
+  const auto rows = static_cast<int64_t>(array.shape(0)), width = static_cast<int64_t>(array.shape(1));
+  if (width > 1 && rows > 0 && array.stride(1) != 1) throw nanobind::value_error("a row must be contiguous");
+  return {array.data(), rows, width, rows > 1 ? array.stride(0) : width};
+}
+
+/// No data where there is no array.
+template <class T>
+Matrix<T> matrix_of(const Maybe<T>& array) {
+  return array ? matrix_of(*array) : Matrix<T>{};
+}
+
+/// Activation, share that is dropped, and seed.
+using FinishValues = std::tuple<int, float, uint64_t>;
+
 /// Samples mini-batches and splits them.
 void bind_samplers(nanobind::module_& m);
 
 /// Sums over neighbours; the rest is bound in bindings.cpp.
 void bind_aggregate(nanobind::module_& m);
+
+/// Normalisation of rows.
+void bind_norms(nanobind::module_& m);
 
 /// Where pairs stand among candidates.
 void bind_ranks(nanobind::module_& m);

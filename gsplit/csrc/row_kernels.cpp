@@ -308,6 +308,7 @@ void dot_rows(const RowTask<T>& task, int64_t begin, int64_t end) {
 
 #include "activation_rows.hpp"
 #include "narrow_products.hpp"
+#include "norm_rows.hpp"
 #include "rank_kernels.hpp"
 #include "wide_products.hpp"
 #include "widened_products.hpp"
@@ -327,6 +328,8 @@ const RowKernels kernels{
     activate<float>,
     activate<double>,
     activate<BFloat16>,
+    normalise<float>,
+    normalise<BFloat16>,
     project,
     narrow_gradient,
     {multiply_wide, wide_gradient, no_product_room, gradient_tile_bytes, pack_wide, wide_bytes, WIDE},

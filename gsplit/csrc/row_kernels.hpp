@@ -63,6 +63,30 @@ struct ActivationTask {
   int64_t signs_stride;
 };
 
+/// What a value is normalised by: the mean square of its row; the mean of its row, and the mean square of what is
+/// left; or numbers of its column.
+enum class Norm : int { rms = 0, layer = 1, batch = 2 };
+
+/// One call of norm_rows.hpp. Arrays of columns have whole vectors, with zeros behind the last column.
+template <class T>
+struct NormTask {
+  ActivationTask<T> rows;  // forward as of activate. Backward: x is what was normalised, out gets its gradients
+  Norm norm;
+  float eps;            // of the first two
+  const float* weight;  // of the batch multiplied by the columns' factors
+  const float* bias;    // forward
+  const float* mean;    // of the batch; without one its sums are of values, and not of squares
+  const float* shift;   // of the batch, backward: gradients less this number of their column,
+  const float* slope;   // and less this one times what x is over its mean
+  const T* skip;        // forward, may be null: added last
+  int64_t skip_stride;
+  uint8_t* signs;  // forward, may be null: gets a bit a value, 0 where out is 0 or less
+  int64_t signs_stride;
+  float* room;     // [3 * whole vectors]
+  float* sums;     // may be null: [2 * whole vectors] zeros for the sums of the rows at work
+  double* totals;  // [2 * whole vectors] zeros that they are added to: what the weight gets, and what the bias gets
+};
+
 inline constexpr int64_t MOST_NARROW_CHUNKS = 4;  // vectors of the results of a row, of all matrices together
 inline constexpr int64_t MOST_NARROW = 2;         // matrices that rows are multiplied by at once
 
@@ -122,6 +146,8 @@ struct RowKernels {
   void (*activate_f32)(const ActivationTask<float>&, int64_t begin, int64_t end);
   void (*activate_f64)(const ActivationTask<double>&, int64_t begin, int64_t end);
   void (*activate_bf16)(const ActivationTask<BFloat16>&, int64_t begin, int64_t end);
+  void (*normalise_f32)(const NormTask<float>&, int64_t begin, int64_t end);
+  void (*normalise_bf16)(const NormTask<BFloat16>&, int64_t begin, int64_t end);
   void (*project)(const NarrowTask&, int64_t begin, int64_t end);
   void (*narrow_gradient)(const NarrowTask&, int64_t begin, int64_t end);
   products::Kernels wide;     // of products in float32

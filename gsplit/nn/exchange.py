@@ -223,6 +223,13 @@ class BatchComm:
         out, self.token = _Sum.apply(x, self.token, self.everyone, self.checker)
         return out
 
+    def sum_of_backward(self) -> Callable[[Tensor], Tensor]:
+        """Return what sums over everyone in the backward of an operation that the token goes through."""
+        if self.world == 1:
+            return lambda x: x
+        everyone, checker = self.everyone, self.checker  # and not the token, whose graph would have itself in it
+        return lambda x: _summed(x, Step.SUM_BACKWARD, everyone, checker)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Route:

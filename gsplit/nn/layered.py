@@ -12,9 +12,9 @@ from typing import Protocol, TypedDict, runtime_checkable
 import torch
 from torch import Tensor, nn
 
-from gsplit.kernels import StoredRows, computed_in, copied
+from gsplit.kernels import StoredRows, copied
 from gsplit.nn.neighbourhood import Neighbourhood
-from gsplit.nn.norm import BatchNorm
+from gsplit.nn.norm import BatchNorm, normalised
 from gsplit.nn.rowwise.activation import Finish
 from gsplit.nn.rowwise.dense import has_hooks, mapped
 from gsplit.nn.rowwise.products import Keeps
@@ -36,13 +36,6 @@ def check_norm(name: str) -> None:
 def skip_of(width: int, out: int) -> nn.Module:
     """What a layer's own input goes through before it is added to its output."""
     return nn.Identity() if width == out else nn.Linear(width, out, bias=False)
-
-
-def normalised(norm: nn.Module, x: Tensor) -> Tensor:
-    """What a normalisation gives: in float32 of shorter types, to which that is rounded."""
-    if isinstance(norm, nn.Identity) or x.dtype == computed_in(x.dtype):
-        return norm(x)
-    return norm(x.to(computed_in(x.dtype))).to(x.dtype)
 
 
 class Between(TypedDict, total=False):
@@ -197,8 +190,8 @@ class LayeredModel(nn.Module):
             out, skip = out + skip, None
         if ends:
             return out
-        out = finish(normalised(self.norms[layer - 1], out))
-        return out if skip is None else out + skip
+        ours = isinstance(conv := self.convs[layer - 1], Finishes) and conv.calls_forward_alone
+        return normalised(self.norms[layer - 1], out, finish, skip, overwrites=ours)
 
     def _finishes_next(self, layer: int) -> bool:
         """Return whether nothing stands between a layer's convolution, from 1 on, and an activation."""

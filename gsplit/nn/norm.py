@@ -15,6 +15,18 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from gsplit.kernels import computed_in
 from gsplit.nn.exchange import BatchComm
+from gsplit.nn.rowwise.activation import Finish
+from gsplit.nn.rowwise.norms import (
+    Statistics,
+    behind_of,
+    column_sums,
+    ended,
+    goes_along,
+    normalised_batch,
+    normalised_rows,
+    normalises,
+)
+from gsplit.nn.rowwise.products import Keeps
 
 CONVERTED = (nn.BatchNorm1d, nn.SyncBatchNorm)
 
@@ -38,31 +50,70 @@ class BatchNorm(nn.BatchNorm1d):
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalise the rows x [n, D] of this trainer; in training by the statistics of all trainers' rows."""
-        if not (self.training or self.running_mean is None):
+        if not self.takes_statistics:
             return super().forward(x)
+        if normalises(self, x, BatchNorm):
+            return self.in_one_pass(x)
         if x.dtype != (wide := computed_in(x.dtype)):  # as PyTorch's own: statistics of short types are float32
             return self.forward(x.to(wide)).to(x.dtype)
         ones = x.new_ones(x.shape[0], 1)
-        sums = self._over_trainers(torch.cat([x, ones], dim=1).sum(dim=0))
-        number = sums[-1].detach()
-        count = number.clamp(min=1)  # without a row there is nothing to divide
-        mean = sums[:-1] / count
+        mean, count, some = self._mean(torch.cat([x, ones], dim=1).sum(dim=0))
         centred = x - mean
         variance = self._over_trainers((centred**2).sum(dim=0)) / count
-        if self.training and self.remembers and self.running_mean is not None:
-            self._remember(mean.detach(), variance.detach(), count, (number > 0).to(x.dtype))
+        self._remember(mean.detach(), variance.detach(), count, some)
         out = centred * (variance + self.eps).rsqrt()
         return out if self.weight is None else (out * self.weight).add_(self.bias)
+
+    @property
+    def takes_statistics(self) -> bool:
+        """True where rows are normalised by themselves, as in training, and not by what was remembered."""
+        return self.training or self.running_mean is None
+
+    def in_one_pass(
+        self, x: Tensor, finish: Finish | None = None, skip: Tensor | None = None, *, overwrites: bool = False
+    ) -> Tensor:
+        """Rows [n, D] as :func:`normalised` gives them, by passes of the core."""
+        behind, left = behind_of(finish, x, overwrites=overwrites)
+        along = goes_along(skip, x, left)
+        comm = None if self.comm is None or self.comm.world == 1 else self.comm
+        statistics = None if behind.keeps is Keeps.NOTHING else self._statistics(x)
+        token = None if comm is None or not behind.trains else comm.token
+        added = skip if along else None
+        out, token = normalised_batch(x, self.weight, self.bias, added, statistics, behind, token)
+        if comm is not None and token is not None:
+            comm.token = token
+        return ended(out, left, None if along else skip)
+
+    @torch.no_grad()
+    def _statistics(self, x: Tensor) -> Statistics:
+        """Statistics of all trainers' rows, which are remembered in training."""
+        number = torch.tensor([float(len(x))])
+        mean, count, some = self._mean(torch.cat([column_sums(x), number]))
+        variance = self._over_trainers(column_sums(x, mean)) / count
+        self._remember(mean, variance, count, some)
+        summed = (lambda sums: sums) if self.comm is None else self.comm.sum_of_backward()
+        return Statistics(mean=mean, factor=(variance + self.eps).rsqrt(), count=count, summed=summed)
+
+    def _mean(self, sums: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Mean of all trainers' rows [D], their number, at least 1, and whether there are any, as a number.
+
+        ``sums`` [D + 1] are those of this trainer's rows, and how many these are.
+        """
+        sums = self._over_trainers(sums)
+        number = sums[-1].detach()
+        count = number.clamp(min=1)  # without a row there is nothing to divide
+        return sums[:-1] / count, count, (number > 0).to(sums.dtype)
 
     def _over_trainers(self, sums: Tensor) -> Tensor:
         return sums if self.comm is None else self.comm.sum(sums)
 
     def _remember(self, mean: Tensor, variance: Tensor, count: Tensor, some: Tensor) -> None:
-        """Take statistics of so many rows over; ``some`` is 0 where there are none, which say nothing.
+        """Take statistics of so many rows over in training; ``some`` is 0 where there are none, which say nothing.
 
         A single row says nothing of the variance (PyTorch refuses it).
         """
-        assert self.running_mean is not None
+        if not (self.training and self.remembers) or self.running_mean is None:
+            return
         assert self.running_var is not None
         assert self.num_batches_tracked is not None
         self.num_batches_tracked += some.to(self.num_batches_tracked.dtype)
@@ -72,6 +123,32 @@ class BatchNorm(nn.BatchNorm1d):
         unbiased = variance * count / (count - 1).clamp(min=1)
         self.running_mean += share * (mean - self.running_mean)
         self.running_var += share * several * (unbiased - self.running_var)
+
+
+def normalised(
+    norm: nn.Module, x: Tensor, finish: Finish | None = None, skip: Tensor | None = None, *, overwrites: bool = False
+) -> Tensor:
+    """``finish(norm(x)) + skip`` for rows [n, D], in one pass of the core where it can, and in one backward.
+
+    Of shorter types it is taken in float32, and rounded once.
+
+    Args:
+        norm: any module that takes rows.
+        x: the rows.
+        finish: what stands behind it; None: nothing.
+        skip: [n, D], added last; None: nothing.
+        overwrites: whether nobody else reads the rows where a layer is computed again: backward then writes gradients
+            over them.
+    """
+    if isinstance(norm, BatchNorm) and norm.takes_statistics and normalises(norm, x, BatchNorm):
+        return norm.in_one_pass(x, finish, skip, overwrites=overwrites)
+    if (rows := normalised_rows(norm, x, finish, skip, overwrites=overwrites)) is not None:
+        return rows
+    if isinstance(norm, nn.Identity) or x.dtype == (wide := computed_in(x.dtype)):
+        out = norm(x)
+    else:
+        out = norm(x.to(wide)).to(x.dtype)
+    return ended(out, finish, skip)
 
 
 def convert_batch_norms(model: nn.Module) -> None:

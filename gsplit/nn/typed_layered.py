@@ -13,7 +13,8 @@ from typing import TypedDict
 import torch
 from torch import Tensor, nn
 
-from gsplit.nn.layered import NORMS, check_norm, normalised, skip_of
+from gsplit.nn.layered import NORMS, check_norm, skip_of
+from gsplit.nn.norm import normalised
 from gsplit.nn.typed_block import TypedNeighbourhood
 from gsplit.sampling.reach import Reach
 

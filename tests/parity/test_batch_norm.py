@@ -45,30 +45,37 @@ def test_equals_pytorch_where_all_rows_are_here(options):
     torch.testing.assert_close(ours(rows()), theirs(rows()), rtol=1e-12, atol=1e-12)
 
 
-def normalised(member, counts):
-    """This trainer's rows normalised with those of the others, their gradient, and the running variance."""
+def normalised(member, counts, dtype):
+    """This trainer's rows normalised with those of the others, gradients, and the running variance.
+
+    Rows in float32 are normalised by the core, which adds up gradients of all trainers' rows in one message.
+    """
     begin = sum(counts[: member.rank])
-    x = rows()[begin : begin + counts[member.rank]].requires_grad_()
+    x = rows()[begin : begin + counts[member.rank]].to(dtype).requires_grad_()
     torch.manual_seed(2)
-    norm, _ = both()
+    norm = both()[0].to(dtype)
     norm.comm = BatchComm(member.group, ExchangeCounters(), CPU)
     out = norm(x)
     norm.comm.tie((out**3).sum()).backward()
-    return out.detach(), x.grad, norm.running_var
+    return out.detach(), x.grad, norm.running_var, norm.weight.grad, norm.bias.grad
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @pytest.mark.parametrize("counts", [(5, 7), (0, 12), (4, 0, 8), (1, 2, 3, 6)])
-def test_rows_of_all_trainers_count(pool, counts):
-    results = pool.run(len(counts), normalised, counts)
+def test_rows_of_all_trainers_count(pool, counts, dtype):
+    results = pool.run(len(counts), normalised, counts, dtype)
+    bound = 1e-10 if dtype == torch.float64 else 2e-5
     torch.manual_seed(2)
     _, theirs = both()
     x = rows().requires_grad_()
     wanted = theirs(x)
     (wanted**3).sum().backward()
     for i, whole in enumerate((wanted.detach(), x.grad)):
-        torch.testing.assert_close(torch.cat([r[i] for r in results]), whole, rtol=1e-10, atol=1e-10)
+        torch.testing.assert_close(torch.cat([r[i] for r in results]).double(), whole, rtol=bound, atol=bound)
     for result in results:
-        torch.testing.assert_close(result[2], theirs.running_var, rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(result[2].double(), theirs.running_var, rtol=bound, atol=0)
+    for i, whole in ((3, theirs.weight.grad), (4, theirs.bias.grad)):
+        torch.testing.assert_close(sum(r[i].double() for r in results), whole, rtol=bound, atol=bound)
 
 
 def test_a_single_row_becomes_the_bias():

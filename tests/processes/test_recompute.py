@@ -25,6 +25,7 @@ WHOLE = {"strategy": "full", "num_layers": 4, "device": "cpu", "dropout": 0.5}
 MODELS = {
     "sage": {"model": "sage", "norm": "layer", "residual": True},
     "gcn": {"model": "gcn", "norm": "batch", "input_projection": True, "input_dropout": 0.2},
+    "gcn in float64": {"model": "gcn", "norm": "batch", "dtype": "float64"},
     "gat": {"model": "gat", "heads": 4, "out_heads": 2, "attention_dropout": 0.3},
     "bf16": {"model": "gat", "heads": 4, "out_heads": 2, "precision": "bf16-mixed"},
 }

@@ -28,11 +28,10 @@ from gsplit.engine.whole.work import Work
 from gsplit.full import COLUMNS, FEATURES, ROWS, GridPlan
 from gsplit.nn.rowwise.products import piece_rows
 
-AT_NORMS = {"none": 0, "layer": 4, "rms": 6, "batch": 6}
-"""Tensors like a layer's rows that are alive at most when it is computed again and its normalisation goes back:
-the gradient, sums, products, and what PyTorch's operations have between these and its result. Where a layer
-multiplies own rows beside, RMSNorm's backward finds its sums alive, one more."""
-AT_NORMS_ATTENDING = {"none": 3, "layer": 4, "rms": 6, "batch": 6}
+AT_NORMS = 3
+"""Tensors like a layer's rows that are alive at most when it is computed again and its normalisation goes back: the
+gradient, sums, and products, over which theirs is written; one more where a layer multiplies own rows beside."""
+AT_NORMS_ATTENDING = {"none": 3, "layer": 4, "rms": 4, "batch": 4}
 """The same of a layer of GAT, beside what its attention keeps; ELU's result is kept, and so all is computed again."""
 EDGES_AT_ONCE = 2
 """Numbers of each edge and head that attention has at once in backward, beside its shares."""
@@ -76,7 +75,7 @@ class _Numbers:
         work, after = self.work, self.after
         if self.number == work.layers:
             return self._last()
-        norms = (AT_NORMS[work.norm] + (work.norm == "rms" and work.keeps_rows)) * after
+        norms = (AT_NORMS + work.keeps_rows) * after if work.norm != "none" else 0
         if self.number == 1:  # its sums are kept, and gradients of features not wanted
             return max(2 * after, norms - after)
         forward = max(self._forward(), 2 * after + piece_rows(self.rows) * self.out * work.keeps_rows)

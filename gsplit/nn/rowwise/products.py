@@ -176,7 +176,7 @@ def multiplied_back(
     if way := _core_way(grad, grad.dtype, *(term.weight for term in terms)):
         of_bias = grad.new_empty(grad.shape[1], dtype=torch.float32) if bias else None
         found = [
-            (_room_like(x, overwrites) if of_x else None, _room_like(weight) if of_weight else None)
+            (room_like(x, overwrites) if of_x else None, room_like(weight) if of_weight else None)
             for x, weight, of_x, of_weight in terms
         ]
         given = [
@@ -341,7 +341,7 @@ def _core_way(x: Tensor, dtype: torch.dtype, *weights: Tensor) -> str | None:
     return "float32" if x.dtype == dtype == torch.float32 and _core.has_wide_products() else None
 
 
-def _room_like(x: Tensor, overwrites: bool = False) -> Tensor:
+def room_like(x: Tensor, overwrites: bool = False) -> Tensor:
     """Return room for as many values, row by row, however those of ``x`` lie; that of ``x`` where it may be."""
     if overwrites and x.is_contiguous():  # the core has read a row for all else when it writes its gradient
         return x
