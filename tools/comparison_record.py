@@ -94,7 +94,8 @@ def over_ours(rows: list[dict[str, Any]], swept: str) -> list[dict[str, Any]]:
         swept: the key of what is varied.
 
     Returns:
-        For each other system and value ``epoch``, ``edges`` and ``loaded``, which is None where we load nothing.
+        For each other system and value that we ran ``epoch``, ``edges`` and ``loaded``, which is None where we load
+        nothing.
     """
     ours = {row[swept]: row for row in rows if row["system"] == OURS}
     return [
@@ -108,7 +109,7 @@ def over_ours(rows: list[dict[str, Any]], swept: str) -> list[dict[str, Any]]:
             },
         }
         for row in rows
-        if row["system"] != OURS
+        if row["system"] != OURS and row[swept] in ours
     ]
 
 

@@ -1,9 +1,12 @@
 // Normalisation of rows, and ReLU and dropout behind it, in one pass; included by row_kernels.cpp alone, inside its
 // namespace.
 //
-//   forward     n = (x - mean) * factor,  factor = (mean of (x - mean)^2 + eps)^-1/2,  out = finish(n * weight +
-//   bias) backward    g = gradients that finish let through,  weight gets the sum of g * n, bias that of g, and x
+// clang-format off
+//   forward     n = (x - mean) * factor,  factor = (mean of (x - mean)^2 + eps)^-1/2
+//               out = finish(n * weight + bias)
+//   backward    g = gradients that finish let through,  weight gets the sum of g * n, bias that of g, and x
 //               factor * (g * weight - mean of (g * weight) - n * mean of (g * weight * n))
+// clang-format on
 //
 // with the means of a row; RMSNorm takes 0 for the mean of x and for that of gradients. A row is read once: it stays
 // in the first cache for its sums and for what is made of it. Backward takes mean and factor anew, so that nothing is
@@ -196,24 +199,28 @@ void normalise_backward(const NormTask<T>& task, int64_t begin, int64_t end) {
   }
 }
 
-/// Sums over rows of each column: of x, or, where there is a mean, of the squares of what x is over it.
+/// Sums over rows of each column: of x, or, where there is a mean, of the squares of what x is over it. The sums of x
+/// are those of what it is over the first row, and that many times this: else roundings of equal values add up.
 template <class T>
 void sum_columns(const NormTask<T>& task, int64_t begin, int64_t end) {
   const auto& rows = task.rows;
   const Columns columns(rows.width);
-  const float* mean = task.mean;
+  const int64_t whole = columns.whole;
+  const bool squares = task.mean != nullptr;
+  const float* over = task.mean;
   float* sums = task.sums;
+  if (!squares) {
+    const float* first = whole_row(rows.x + begin * rows.x_stride, columns.width, whole, task.room + whole);
+    for (int64_t c = 0; c < whole; ++c) task.totals[c] += static_cast<double>(first[c]) * (end - begin);
+    over = first;
+  }
   for (int64_t row = begin; row < end; ++row) {
-    const float* x = whole_row(rows.x + row * rows.x_stride, columns.width, columns.whole, task.room);
-    for (int64_t c = 0; c < columns.whole; c += WIDE) {
-      Wide value = load(x + c);
-      if (mean != nullptr) {
-        value -= load(mean + c);
-        value *= value;
-      }
-      store(sums + c, load(sums + c) + value);
+    const float* x = whole_row(rows.x + row * rows.x_stride, columns.width, whole, task.room);
+    for (int64_t c = 0; c < whole; c += WIDE) {
+      const Wide value = load(x + c) - load(over + c);
+      store(sums + c, load(sums + c) + (squares ? value * value : value));
     }
-    if ((row - begin) % SUMMED == SUMMED - 1 || row == end - 1) end_sums(sums, columns.whole, task.totals);
+    if ((row - begin) % SUMMED == SUMMED - 1 || row == end - 1) end_sums(sums, whole, task.totals);
   }
 }
 

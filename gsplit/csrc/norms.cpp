@@ -41,6 +41,7 @@ struct Work {
   }
 
   void set(const Normaliser& by) {
+    require(by.norm == Norm::rms || by.norm == Norm::layer || by.norm == Norm::batch, "unknown normalisation");
     require((by.norm == Norm::batch) != by.mean.empty(), "means are those of a batch");
     task.eps = by.eps;
     task.weight = padded(by.weight, 1);
@@ -65,7 +66,8 @@ struct Work {
   }
 
   static void check(const Finish& finish) {
-    require(finish.activation != Activation::elu, "ELU is no part of a normalisation's pass");
+    require(finish.activation == Activation::none || finish.activation == Activation::relu,
+            "a normalisation's pass has ReLU or no activation; ELU is no part of it");
     require(finish.drop >= 0 && finish.drop <= 1, "the share that is dropped must be between 0 and 1");
     require(finish.activation == Activation::relu || finish.drop == 0, "nothing is dropped without an activation");
   }

@@ -35,8 +35,8 @@ template <class T>
 void normalise(const Normaliser& by, Matrix<const T> x, const Finish& finish, Matrix<T> out, Matrix<uint8_t> signs,
                Matrix<const T> skip, int threads);
 
-/// What x, weight and bias get of the gradients of `out`; x's may be written over x. There is room for both of the
-/// others, or for none. Not of a batch.
+/// What x, weight and bias get of the gradients of `out`; x's may be written over x. There is no room for what is not
+/// wanted of the others. Not of a batch.
 template <class T>
 void normalise_backward(const Normaliser& by, Matrix<const T> x, const Finished& finished, Matrix<const T> gradients,
                         Matrix<T> x_gradients, std::span<float> weight_gradients, std::span<float> bias_gradients,

@@ -101,12 +101,12 @@ def start_scattered_to_rows(
     columns = widths[own]
     passed = _start(moves, block, [sizes[side.place] * columns] * side.size, side)
     moves.count("reduce_scatter", way, [size * columns for size in sizes], side.place, passed.out.itemsize)
-    parts = passed.out.view(side.size, sizes[side.place], columns)
+    parts, dtype = passed.out.view(side.size, sizes[side.place], columns), passed.dtype
     ends = [0, *itertools.accumulate(features)]
 
     def summed(member: int) -> Tensor:
         rows = parts[:, ends[member] : ends[member + 1]]
-        return moves.packed(rows.sum(dim=0, dtype=passed.dtype))
+        return moves.packed(rows.sum(dim=0, dtype=dtype))
 
     def make(member: int) -> None:
         parts[side.place, ends[member] : ends[member + 1]].copy_(piece(member))
@@ -129,7 +129,7 @@ def start_scattered_to_rows(
         wait()
         come = list(received.split(receives))
         come[own] = kept
-        return side_by_side(come, features[own], widths).to(passed.dtype)
+        return side_by_side(come, features[own], widths).to(dtype)
 
     return once(rows)
 

@@ -63,6 +63,7 @@ class WholeBlock(Neighbourhood):
 
     @override
     def normalised_sum(self, x: Tensor, by: Factors, *, weighted: bool = False) -> Tensor:
+        by = by.to(computed_in(x.dtype))
         return self._summed(x, by, weighted=weighted and self.in_weights is not None)
 
     @override
@@ -183,6 +184,8 @@ class _WholeSumArgs:
     """The factors, where gradients may set out early; None: they do not."""
     coming: Callable[[], Tensor] | None = None
     """Gives the gradients that have set out."""
+    told: int = 0
+    """Where the gradient lies with which they did."""
 
     def forward(self, x: Tensor, by: Factors) -> Tensor:
         self._enter(Step.EXCHANGE, x)
@@ -191,6 +194,7 @@ class _WholeSumArgs:
     def backward(self, grad: Tensor, by: Factors) -> Tensor:
         if self.coming is not None:
             coming, self.coming = self.coming, None
+            self._check(grad.data_ptr() == self.told)
             return coming()
         self._enter(Step.RETURN, grad)
         return self.operator.backward(grad, by.turned(), weighted=self.weighted)
@@ -199,8 +203,15 @@ class _WholeSumArgs:
         """Begin :meth:`backward` with what it will be given."""
         assert isinstance(self.operator, GridOperator)
         assert self.by is not None
+        self._check(self.coming is None)
+        self.told = grad.data_ptr()
         self._enter(Step.RETURN, grad)
         self.coming = self.operator.start_backward(grad, self.by.turned(), weighted=self.weighted)
+
+    @staticmethod
+    def _check(alone: bool) -> None:
+        if not alone:
+            raise RuntimeError("sums of neighbours are projected and used otherwise: sum once for each use")
 
     def _enter(self, step: Step, x: Tensor) -> None:
         if self.checker is not None:

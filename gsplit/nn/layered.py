@@ -59,7 +59,10 @@ class Finishes(Protocol):
         """Whether :meth:`forward_finished` may be called in place of the layer: no hooks, no other forward."""
 
     def forward_finished(self, block: Neighbourhood, x: Tensor | StoredRows, finish: Finish) -> Tensor:
-        """``finish`` of the rows of the layer, [num_destinations, out]."""
+        """``finish`` of the rows of the layer, [num_destinations, out].
+
+        Nothing that backward reads may be these rows: where the layer is computed again they are written over.
+        """
 
 
 class LayeredModel(nn.Module):

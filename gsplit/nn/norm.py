@@ -21,6 +21,7 @@ from gsplit.nn.rowwise.norms import (
     behind_of,
     column_sums,
     ended,
+    fits_core,
     goes_along,
     normalised_batch,
     normalised_rows,
@@ -52,7 +53,7 @@ class BatchNorm(nn.BatchNorm1d):
         """Normalise the rows x [n, D] of this trainer; in training by the statistics of all trainers' rows."""
         if not self.takes_statistics:
             return super().forward(x)
-        if normalises(self, x, BatchNorm):
+        if fits_core(self, x, BatchNorm):  # hooks or none, so that all trainers add up the same sums
             return self.in_one_pass(x)
         if x.dtype != (wide := computed_in(x.dtype)):  # as PyTorch's own: statistics of short types are float32
             return self.forward(x.to(wide)).to(x.dtype)
@@ -87,7 +88,7 @@ class BatchNorm(nn.BatchNorm1d):
     @torch.no_grad()
     def _statistics(self, x: Tensor) -> Statistics:
         """Statistics of all trainers' rows, which are remembered in training."""
-        number = torch.tensor([float(len(x))])
+        number = torch.tensor([float(len(x))], dtype=torch.float32, device=x.device)
         mean, count, some = self._mean(torch.cat([column_sums(x), number]))
         variance = self._over_trainers(column_sums(x, mean)) / count
         self._remember(mean, variance, count, some)

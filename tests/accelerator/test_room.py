@@ -131,6 +131,22 @@ def test_a_plan_whose_layers_are_computed_again_takes_what_is_said(
     _check_what_is_said(accelerator_pool, tmp_path, world, name, model, of_graph, flags)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["1d-sparse", "rows", "columns", "features"])
+@pytest.mark.parametrize("model", MODELS)
+def test_layers_that_are_computed_again_take_less_of_a_device(controls, accelerator_pool, tmp_path, model, name):
+    """Least of all a GCN's by columns and by features: rows do not move in slices there."""
+    layout = lay_out(random_graph(6000, 10, seed=3, features=50), tmp_path, parts=2, method="deal")
+    flags = {**WHOLE, "fan_out": (-1,) * 4, "dropout": 0.5, "model": model, **MODELS[model], "hidden": 64}
+    flags |= PLANS[2][name] or {"algorithm": name}
+    taken = []
+    for recompute in (False, True):
+        config = TrainConfig(layout=layout.path, out=tmp_path / "run", device="sim", recompute=recompute, **flags)
+        taken.append(max(peak for _, peak in accelerator_pool.run(2, peak_of_plan, config)))
+    print("over a step without it:", taken[1] / taken[0])
+    assert taken[1] <= (0.9 if model == "gcn" and name in ("columns", "features") else 0.78) * taken[0]
+
+
 @pytest.mark.parametrize(("world", "name"), [(2, "1d"), (4, "columns and features"), (4, "rotate")])
 def test_a_plan_whose_rows_travel_narrower_takes_what_is_said(controls, accelerator_pool, tmp_path, world, name):
     of_graph, flags = SHAPES["wide rows"]

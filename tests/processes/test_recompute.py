@@ -56,7 +56,7 @@ def test_what_is_learned_has_the_same_bits(pool, layouts, tmp_path, model, plan)
 
 
 @pytest.mark.cases(2)
-@pytest.mark.parametrize("name", ["sage-wide", "gcn-batch-norm", "gat"])
+@pytest.mark.parametrize("name", ["sage-in-slices", "gcn-batch-norm", "gat"])
 def test_rows_move_twice_as_the_formula_says(tmp_path, name):
     """As integers; and gradients are those of one dense process."""
     layout = uneven(tmp_path, weighted=False)

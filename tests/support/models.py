@@ -192,6 +192,7 @@ def dgl(name, *between, **options):
 OURS = {
     "sage": ours(SAGE),
     "sage-wide": ours(SAGE, hidden=16),
+    "sage-in-slices": ours(SAGE, hidden=48),
     "sage-residual-layer-norm": ours(SAGE, norm="layer", residual=True),
     "sage-batch-norm": ours(SAGE, norm="batch"),
     "sage-projected": ours(SAGE, input_projection=True, residual=True),

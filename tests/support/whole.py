@@ -16,7 +16,7 @@ from gsplit.engine.objective import mini_batch_loss, objective_of
 from gsplit.engine.rows.shared import Shared
 from gsplit.engine.whole.plan_table import moved_widths
 from gsplit.engine.whole.rotated_batch import RotatedBatches
-from gsplit.engine.whole.whole_batch import WholeBatches
+from gsplit.engine.whole.whole_batch import WholeBatches, sums_in_slices
 from gsplit.features import EdgeLoader, FeatureLoader, HostRows
 from gsplit.full import GridPlan
 from gsplit.full.plans import OF_ALL_SOURCES, grids_of
@@ -160,7 +160,9 @@ def moved(member, layout, shared, plans, name, recompute):
         step = WholeStep(member, layout, shared, plan, LAYERS, name, recompute=recompute)
         for epoch in range(2):
             loss, gradients, batch = step.gradients()
-            widths = moved_widths(step.model, epoch, recomputes=recompute, in_slices=recompute)
+            widths = moved_widths(
+                step.model, epoch, recomputes=recompute, in_slices=sums_in_slices(recompute, step.model, "cpu")
+            )
             results.append((plan, (loss, gradients), mini_batch_counts(batch, 0), widths))
     return results
 

@@ -255,23 +255,25 @@ class Layer:
 
     @property
     def _scales_edges(self) -> bool:
-        """True where rows are multiplied by numbers of edges while they are summed: weights, a mean's in backward."""
-        return self.work.weights or (self.work.keeps_rows and exchanges(self.plan, self.work))
+        """True where rows are multiplied by numbers of edges while they are summed: weights, factors of sums."""
+        by_factors = self.work.keeps_rows or self.work.scales  # a mean's in backward, a GCN's
+        return self.work.weights or (by_factors and exchanges(self.plan, self.work))
 
     def _forward(self) -> int:
         """Numbers of what is sent and comes, and of sums."""
         if not exchanges(self.plan, self.work):
             return self._chain(forward=True)
         joined = self.before + self.received if self.plan.grid.world > 1 else 0
-        sums = (3 if self.work.keeps_rows or self.work.heads or self.work.weights else 2) * self.after
+        several = self.work.keeps_rows or self.work.heads or self.work.weights or self.work.scales
+        sums = (3 if several else 2) * self.after
         return (self.received + max(self.sent, joined + sums)) * self.summed
 
     def _backward(self) -> int:
         """Numbers of gradients of all sources, and of what comes back."""
         if not exchanges(self.plan, self.work):
             return self._chain(forward=False) + self.after * self.summed  # multiplied by factors
-        rows = self.before + self.received
-        return (rows + max(rows * (1 + self._scales_edges), self.sent)) * self.summed
+        rows, own = self.before + self.received, self.before * self.work.scales  # what own rows add is multiplied
+        return (rows + max(rows * (1 + self._scales_edges) + own, self.sent)) * self.summed
 
     def _sets_out(self) -> int:
         """Numbers of gradients of sums that are on their way while those of weights are computed, on a grid."""
@@ -305,7 +307,7 @@ class Layer:
         scaled = self.work.weights or bool(self.work.heads)
         most = max(own + first if split > 1 else 0, there + (2 + scaled) * products)
         if scatters > 1:
-            most = max(most, there + products + (scatters + 1) * sums)
+            most = max(most, there + products + (scatters + 1) * sums + (result if split > 1 else 0))
         if split > 1:
             most = max(most, there + products + (sums if scatters > 1 else 0) + 2 * result)
         return most

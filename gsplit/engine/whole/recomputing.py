@@ -11,6 +11,7 @@ PyTorch's own (``torch.utils.checkpoint``) imports its compiler, which takes mor
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -55,7 +56,7 @@ def recomputed(model: LayeredModel, blocks: Mapping[int, Neighbourhood], x: Tens
         comm.overlaps = False
         layer = _Layer(model, number, blocks[number], x)
         last = number == model.num_layers or not torch.is_grad_enabled()
-        with saved_tensors_hooks(layer.keep if last else layer.leave_out, layer.give):
+        with _given_once() if last else saved_tensors_hooks(layer.leave_out, layer.give):
             x = layer.forward(x, Keeps.RESULT if last else Keeps.SIGNS)
     return x
 
@@ -87,12 +88,6 @@ class _Layer:
         self._left_out += 1
         return self._left_out - 1
 
-    def keep(self, tensor: Tensor) -> int:
-        """Save a tensor under a number, of a layer that is not computed again."""
-        self._x, number = None, self.leave_out(tensor)
-        self._saved[number] = tensor.detach()
-        return number
-
     def give(self, number: int) -> Tensor:
         """The tensor of a number, once, so that it goes early; at the first one the layer is computed again."""
         if self._x is not None:
@@ -121,6 +116,17 @@ class _Layer:
                 self.forward(x.detach().requires_grad_(x.requires_grad), Keeps.NOTHING)
         finally:
             comm.token = before
+
+
+def _given_once() -> saved_tensors_hooks:
+    """What operations save for backward is given to them once, so that it goes early; no layer is held by it."""
+    numbers, saved = itertools.count(), dict[int, Tensor]()
+
+    def keep(tensor: Tensor) -> int:
+        saved[number := next(numbers)] = tensor.detach()
+        return number
+
+    return saved_tensors_hooks(keep, saved.pop)
 
 
 def _types(device: torch.device) -> dict[str, Any]:

@@ -104,8 +104,8 @@ class _OfSums(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         sums, weight = ctx.saved_tensors
-        _, of_weight, of_bias, _ = ctx.needs_input_grad
-        of_sums = _rows_first(grad, weight, ctx.sets_out)
+        of_rows, of_weight, of_bias, _ = ctx.needs_input_grad
+        of_sums = _rows_first(grad, weight, ctx.sets_out) if of_rows else None
         found = weight_gradients([grad], sums)[0] if of_weight else None
         return of_sums, found, sum_of_rows(grad) if of_bias else None, None
 

@@ -69,7 +69,12 @@ def normalises(norm: nn.Module, x: Tensor, *classes: type[nn.Module]) -> bool:
         x: the rows.
         classes: of normalisations that are meant; what is derived from one is not.
     """
-    if type(norm) not in classes or "forward" in vars(norm) or has_hooks(norm):
+    return fits_core(norm, x, *classes) and "forward" not in vars(norm) and not has_hooks(norm)
+
+
+def fits_core(norm: nn.Module, x: Tensor, *classes: type[nn.Module]) -> bool:
+    """Return whether the core does what a normalisation's class does, as :func:`normalises`, whatever its hooks."""
+    if type(norm) not in classes:
         return False
     weights = [each for each in (norm.weight, getattr(norm, "bias", None)) if each is not None]
     fits = all(
@@ -143,7 +148,7 @@ class _Normalised(torch.autograd.Function):
         x, weight = ctx.saved_tensors
         of_x = room_like(x, ctx.behind.overwrites)
         of_weight, of_bias = (
-            torch.empty(x.shape[1], dtype=torch.float32) if wanted else None for wanted in ctx.needs_input_grad[1:3]
+            x.new_empty(x.shape[1], dtype=torch.float32) if wanted else None for wanted in ctx.needs_input_grad[1:3]
         )
         _core.normalise_backward(
             whole_rows(x),
@@ -177,7 +182,7 @@ class Statistics:
 
 def column_sums(x: Tensor, mean: Tensor | None = None) -> Tensor:
     """Sums of columns of rows [n, D], float32 [D]: of values, or of the squares of what they are over a mean."""
-    out = torch.empty(x.shape[1], dtype=torch.float32)
+    out = x.new_empty(x.shape[1], dtype=torch.float32)
     _core.batch_sums(whole_rows(x), mean, out, threads=torch.get_num_threads())
     return out
 
@@ -237,7 +242,7 @@ class _NormalisedBatch(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor, grad_token: Tensor | None) -> tuple[Tensor | None, ...]:
         (x, weight), by, finish = ctx.saved_tensors, ctx.statistics, ctx.behind.finish
         rows, gradients, threads = whole_rows(x), whole_rows(grad), torch.get_num_threads()
-        own = torch.empty((2, x.shape[1]), dtype=torch.float32)
+        own = x.new_empty((2, x.shape[1]), dtype=torch.float32)
         _core.batch_backward_sums(rows, by.mean, finish, ctx.signs, gradients, own[0], own[1], threads=threads)
         slope, shift = by.summed(own) / by.count
         slope = slope * by.factor.square()

@@ -227,3 +227,54 @@ def test_no_row_and_one_row():
             of_x, *others = torch.autograd.grad(out.sum(), [x, *norm.parameters()])
             assert out.shape == of_x.shape == (n, 20)
             assert all(each.isfinite().all() for each in (out, of_x, *others))
+            assert n or not any(each.any() for each in others)
+
+
+@pytest.mark.parametrize("value", [100.0, 10_000.0146484375])
+@pytest.mark.parametrize("noise", [0.0, 0.01])
+def test_columns_far_from_zero_are_normalised_by_what_they_are_over_their_mean(value, noise):
+    """Within the rounding of a mean in float32; equal values give the bias, also in many rows."""
+    norm = made("batch")
+    double = copy.deepcopy(norm).double()
+    x = value + noise * torch.randn(640, 20)
+    out, wanted = norm(x), double(x.double())
+    if noise:
+        bound = 2 * torch.finfo(torch.float32).eps * value / noise * norm.weight.abs().max()
+        assert (out - wanted).abs().max() <= bound * (1 + (x - value).abs().max() / noise)
+    else:
+        assert torch.equal(out, norm.bias.detach().expand(640, 20))
+    torch.testing.assert_close(norm.running_mean.double(), double.running_mean, rtol=2e-7, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "frozen"),
+    [("rms", "weight"), ("layer", "weight"), ("layer", "bias"), ("batch", "weight"), ("batch", "bias")],
+)
+def test_what_is_frozen_gets_no_gradient_and_the_others_theirs(kind, frozen):
+    norm, x = made(kind), rows(30, 20, torch.float32)
+    wanted = {name: torch.autograd.grad((norm(x) ** 3).sum(), weight)[0] for name, weight in norm.named_parameters()}
+    getattr(norm, frozen).requires_grad_(False)
+    (norm(x) ** 3).sum().backward()
+    for name, weight in norm.named_parameters():
+        assert weight.grad is None if name == frozen else torch.equal(weight.grad, wanted[name])
+
+
+def test_the_number_of_rows_is_exact_whatever_type_is_the_default():
+    norm, x = made("batch"), 3 + torch.randn(257, 20)
+    wanted = copy.deepcopy(norm)(x)
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        assert torch.equal(norm(x), wanted)
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def test_a_hook_that_looks_changes_no_bit_of_a_batch_s_norm(passes):
+    """Nor which sums trainers add up: one alone may have it."""
+    norm, x, seen = made("batch"), torch.randn(30, 20), []
+    wanted, of_plain = copy.deepcopy(norm)(x), list(passes)
+    norm.register_forward_hook(lambda *_: seen.append(1))
+    passes.clear()
+    assert torch.equal(norm(x), wanted)
+    assert passes == of_plain
+    assert seen == [1]
