@@ -133,7 +133,7 @@ def _dgl(config: SystemsConfig, store: Path) -> float:
         "threads": config.trainers,
         "workers": 0,
     }
-    command = [sys.executable, "-m", "experiments.baselines.dgl_links", str(store)]
+    command = [sys.executable, "-m", "experiments.links.dgl_links", str(store)]
     command += [word for name, value in words.items() for word in (f"--{name}", str(value))]
     with tempfile.TemporaryDirectory() as folder:
         _run(command, Path(folder), threads=config.trainers)

@@ -29,8 +29,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from experiments.baselines.dgl_sampling import FORMS, QUICK_FORMS
-from experiments.baselines.sampling_ways import Iteration, Ours, Theirs, Way, iterations
 from experiments.paper.sampling_table import BAR_BATCH_SIZE, PAPER, ratios_of, rows_of
+from experiments.paper.sampling_ways import Iteration, Ours, Theirs, Way, iterations
 from experiments.shared.datasets import Dataset, open_dataset
 from experiments.shared.experiment import Experiment, Flags
 from experiments.shared.flags import FanOut, Positive, Seed, from_one_on

@@ -7,7 +7,7 @@ from statistics import mean, median
 from typing import Any
 
 from experiments.baselines.dgl_sampling import DEFAULT
-from experiments.baselines.sampling_ways import VERTEX_ORDERS, Produces, VertexOrder, Way
+from experiments.paper.sampling_ways import VERTEX_ORDERS, Produces, VertexOrder, Way
 from experiments.shared.rounds import ratios, spread
 
 BAR_BATCH_SIZE = 4096

@@ -12,7 +12,7 @@ from support.graphs import random_graph
 from support.libraries import needs_dgl
 
 from experiments.baselines.dgl_sampling import FORMS, DrawnBlock, fault_of
-from experiments.baselines.sampling_ways import Theirs, iterations
+from experiments.paper.sampling_ways import Theirs, iterations
 from experiments.shared.datasets import open_dataset
 
 FAN_OUTS = (4, 3)

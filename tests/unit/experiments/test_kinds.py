@@ -21,7 +21,7 @@ ALLOWED = {
     "faults": {"shared"},
     "differential": {"shared"},
     "odd_numbers": {"shared"},
-    "rules": {"shared"},
+    "rules": {"shared", "baselines"},
     "model_host": {"shared"},
     "hosts": {"shared", "baselines", "compare"},
 }

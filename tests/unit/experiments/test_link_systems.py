@@ -27,7 +27,7 @@ def test_ratios_are_of_runs_in_turn(tmp_path, monkeypatch):
 
 @needs_dgl
 def test_reverse_edges_are_those_of_a_loop():
-    from experiments.baselines.dgl_links import reverse_edges
+    from experiments.links.dgl_links import reverse_edges
 
     graph = random_graph(30, 6, seed=2)
     destinations = np.repeat(np.arange(30), np.diff(graph.indptr))

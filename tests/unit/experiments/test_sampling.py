@@ -15,8 +15,8 @@ from support.libraries import HAS_DGL
 from support.messages import says
 from support.reference import splits_of
 
-from experiments.baselines.sampling_ways import iterations
 from experiments.paper import sampling
+from experiments.paper.sampling_ways import iterations
 from experiments.shared.datasets import open_dataset, store_order
 from gsplit.data import open_store
 from gsplit.errors import InputError

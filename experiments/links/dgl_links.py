@@ -1,6 +1,6 @@
 """DGL 1.1.3 as its examples of link prediction have it, on the CPU: one process, whose threads compute together.
 
-    python -m experiments.baselines.dgl_links STORE --fan-out 15,10 --batch-size 1024 --batches 40 --epochs 2 ...
+    python -m experiments.links.dgl_links STORE --fan-out 15,10 --batch-size 1024 --batches 40 --epochs 2 ...
 
 Each mini-batch is of edges of the graph, without them and their reverses, and has K random destinations for each. It
 prints a JSON object: seconds of each epoch of so many mini-batches, and the mean losses.
