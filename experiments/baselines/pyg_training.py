@@ -9,7 +9,7 @@ convolutions and its step on blocks that our sampler drew, and the time to draw 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -181,6 +181,20 @@ class OnGivenBlocks(PyGTraining):
         return self._loaded(vertices, num_targets, num_edges, edges)
 
 
+def first_fault(loader: Iterable[Any], fault_of: Callable[..., str | None]) -> str | None:
+    """What is wrong with one of the first mini-batches of a loader; None: nothing.
+
+    Args:
+        loader: of PyG's.
+        fault_of: is given the ids of the vertices n, and of the edges' sources u and destinations v.
+    """
+    for batch in islice(loader, CHECKED):
+        vertices = batch.n_id.numpy()
+        if fault := fault_of(vertices, *(vertices[rows.numpy()] for rows in batch.edge_index)):
+            return fault
+    return None
+
+
 class WithLoader(PyGTraining):
     """PyG's own NeighborLoader."""
 
@@ -205,15 +219,10 @@ class WithLoader(PyGTraining):
         return iter(self._loader)
 
     def fault(self) -> str | None:
-        for batch in islice(self._loader, CHECKED):
-            vertices = batch.n_id.numpy()
-            sources, destinations = (vertices[rows.numpy()] for rows in batch.edge_index)
-            fault = fault_of_subgraph(
-                vertices, sources, destinations, self._stored.indptr, self._stored.indices, self._workload.fan_out
-            )
-            if fault:
-                return fault
-        return None
+        stored, fan_out = self._stored, self._workload.fan_out
+        return first_fault(
+            self._loader, lambda n, u, v: fault_of_subgraph(n, u, v, stored.indptr, stored.indices, fan_out)
+        )
 
     def load(self, batch: Any) -> Loaded:
         layers, num_edges = len(self._workload.fan_out), batch.edge_index.shape[1]

@@ -9,7 +9,6 @@ that counts.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from torch_geometric.data import Data
 from torch_geometric.loader import ClusterData, ClusterLoader, GraphSAINTRandomWalkSampler
 
 from experiments.baselines.data_parallel import Loaded
-from experiments.baselines.pyg_training import CHECKED, PyGTraining, WithLoader, edge_index_of
+from experiments.baselines.pyg_training import PyGTraining, WithLoader, edge_index_of, first_fault
 from experiments.baselines.subgraphs import CLUSTERS, WALK, Subgraphs, clusters_of, fault_of_induced, roots
 from experiments.baselines.workload import Setting, Workload
 
@@ -57,13 +56,8 @@ class OnSubgraphs(ByProducts):
         return iter(self._loader)
 
     def fault(self) -> str | None:
-        for batch in islice(self._loader, CHECKED):
-            vertices = batch.n_id.numpy()
-            sources, destinations = (vertices[rows.numpy()] for rows in batch.edge_index)
-            fault = fault_of_induced(vertices, sources, destinations, self._stored.indptr, self._stored.indices)
-            if fault:
-                return fault
-        return None
+        stored = self._stored
+        return first_fault(self._loader, lambda n, u, v: fault_of_induced(n, u, v, stored.indptr, stored.indices))
 
     def load(self, batch: Any) -> Loaded:
         return self._subgraphs.loaded(

@@ -82,11 +82,11 @@ inline void activate_piece(int activation, T scale, const T* __restrict x, const
 }
 
 /// Adds the sums of some rows to the totals, and begins them anew.
-template <class T>
-inline void add_to_totals(const ActivationTask<T>& task) {
-  for (int64_t c = 0; c < task.width; ++c) {
-    task.totals[c] += static_cast<double>(task.sums[c]);
-    task.sums[c] = Computed<T>(0);
+template <class C>
+inline void add_to_totals(C* sums, int64_t count, double* totals) {
+  for (int64_t c = 0; c < count; ++c) {
+    totals[c] += static_cast<double>(sums[c]);
+    sums[c] = C(0);
   }
 }
 
@@ -157,7 +157,7 @@ void activate_rows(const ActivationTask<T>& task, int64_t begin, int64_t end) {
       }
     }
     if (BACKWARD && task.totals != nullptr && ((row - begin) % SUMMED == SUMMED - 1 || row == end - 1))
-      add_to_totals(task);
+      add_to_totals(task.sums, task.width, task.totals);
   }
 }
 

@@ -45,7 +45,7 @@ inline void write_signs(uint8_t* to, const Mask& mask, int64_t values) {
   if (SIGN_BYTES > 1 && values > 8) to[1] = static_cast<uint8_t>(bits >> 8);
 }
 
-inline Mask read_signs(const uint8_t* from, int64_t values) {
+inline Mask sign_mask(const uint8_t* from, int64_t values) {
   int32_t bits = from[0];
   if (SIGN_BYTES > 1 && values > 8) bits |= from[1] << 8;
   return (Mask)((lane_bits() & bits) != 0);
@@ -150,16 +150,8 @@ inline const float* gradients_of(const NormTask<T>& task, int64_t row, const Col
   if (!FINISHES) return given;
   const uint8_t* signs = rows.signs + row * rows.signs_stride;
   for (int64_t c = 0; c < columns.width; c += WIDE)
-    store(room + c, picked(load(given + c) * rows.scale, read_signs(signs + c / 8, columns.width - c)));
+    store(room + c, picked(load(given + c) * rows.scale, sign_mask(signs + c / 8, columns.width - c)));
   return room;
-}
-
-/// Adds the sums of some rows to the totals, and begins them anew.
-inline void end_sums(float* sums, int64_t count, double* totals) {
-  for (int64_t c = 0; c < count; ++c) {
-    totals[c] += static_cast<double>(sums[c]);
-    sums[c] = 0;
-  }
 }
 
 template <class T, Norm NORM, bool FINISHES>
@@ -195,7 +187,7 @@ void normalise_backward(const NormTask<T>& task, int64_t begin, int64_t end) {
       store(of_bias + c, load(of_bias + c) + given);
     }
     if (of_weight != nullptr && ((row - begin) % SUMMED == SUMMED - 1 || row == end - 1))
-      end_sums(task.sums, 2 * whole, task.totals);
+      add_to_totals(task.sums, 2 * whole, task.totals);
   }
 }
 
@@ -220,7 +212,7 @@ void sum_columns(const NormTask<T>& task, int64_t begin, int64_t end) {
       const Wide value = load(x + c) - load(over + c);
       store(sums + c, load(sums + c) + (squares ? value * value : value));
     }
-    if ((row - begin) % SUMMED == SUMMED - 1 || row == end - 1) end_sums(sums, whole, task.totals);
+    if ((row - begin) % SUMMED == SUMMED - 1 || row == end - 1) add_to_totals(sums, whole, task.totals);
   }
 }
 
@@ -247,7 +239,7 @@ void batch_backward(const NormTask<T>& task, int64_t begin, int64_t end) {
       }
     }
     if (sums != nullptr && ((row - begin) % SUMMED == SUMMED - 1 || row == end - 1))
-      end_sums(sums, 2 * whole, task.totals);
+      add_to_totals(sums, 2 * whole, task.totals);
   }
 }
 
