@@ -31,10 +31,10 @@ from gsplit.config.sampling import SamplingConfig
 from gsplit.config.train import TrainConfig
 from gsplit.data import __main__ as data
 from gsplit.data.build_options import BuildOptions
+from gsplit.data.importers.attached.link_files import LinkFiles
+from gsplit.data.importers.attached.vertex_files import VertexFiles
 from gsplit.data.importers.keys import Keys
-from gsplit.data.importers.link_files import LinkFiles
 from gsplit.data.importers.named_edges import IdOptions
-from gsplit.data.importers.vertex_files import VertexFiles
 from gsplit.doctor.__main__ import DoctorConfig
 from gsplit.report.__main__ import PageConfig
 

@@ -99,7 +99,7 @@ class DGLSampler:
 
 def _import_dgl() -> Any:
     # Here and not above: this brings torch, which must not be there before the number of its threads is set.
-    from gsplit.data.importers.dgl import import_dgl
+    from gsplit.data.importers.formats.dgl import import_dgl
 
     return import_dgl()
 

@@ -38,8 +38,8 @@ IMPORTED = (
     "matplotlib.figure",
     "gsplit.train.api",
     "gsplit.predict.api",
-    "gsplit.data.importers.pyg",
-    "gsplit.data.importers.graphbolt",
+    "gsplit.data.importers.formats.pyg",
+    "gsplit.data.importers.formats.graphbolt",
     "gsplit.data.exporters.torch_graphs",
 )
 """Once, before anything is forked, where they are installed; not pyarrow and DGL, which start threads."""

@@ -172,7 +172,7 @@ def _libraries(folder: Path, edges: NDArray[Any], weight: NDArray[Any], x: NDArr
             typed[relation].edge_index = torch.from_numpy(edges)
         torch.save(typed, folder / "typed.pt")
     with contextlib.suppress(ImportError, OSError):
-        from gsplit.data.importers.dgl import import_dgl
+        from gsplit.data.importers.formats.dgl import import_dgl
 
         with contextlib.redirect_stderr(io.StringIO()):
             dgl = import_dgl()

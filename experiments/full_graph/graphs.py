@@ -9,7 +9,7 @@ import numpy as np
 import gsplit._core as _core
 from experiments.shared import real_graphs
 from gsplit.data import GraphArrays
-from gsplit.data.importers.npz import load_npz
+from gsplit.data.importers.formats.npz import load_npz
 
 REAL = ("cora", "citeseer", "coauthor_cs", "amazon_computers", "cnr2000")
 LATTICE = "lattice"

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from experiments.shared import real_graphs
 from experiments.shared.traffic import FLOAT32_BYTES
 from gsplit.data import Layout, open_layout, open_store, write_store
-from gsplit.data.importers.npz import load_npz
+from gsplit.data.importers.formats.npz import load_npz
 from gsplit.data.synthetic import PRESETS, Calibrated, Choice, Preset, choose
 from gsplit.errors import InputError
 from gsplit.partition import PartitionConfig, partition

@@ -11,11 +11,11 @@ from gsplit.data import layout, store
 from gsplit.data.api import make_store
 from gsplit.data.build_options import BuildOptions
 from gsplit.data.importers import USUAL
+from gsplit.data.importers.attached.link_files import NO_LINKS, LinkFiles
+from gsplit.data.importers.attached.vertex_files import VertexFiles
 from gsplit.data.importers.keys import Keys
-from gsplit.data.importers.link_files import NO_LINKS, LinkFiles
 from gsplit.data.importers.named_edges import IdOptions
-from gsplit.data.importers.text_rules import TextRules
-from gsplit.data.importers.vertex_files import VertexFiles
+from gsplit.data.importers.tables.text_rules import TextRules
 from gsplit.data.inspect.overview import look
 from gsplit.data.inspect.render.graph_page import check_page_free, write_page
 from gsplit.data.inspect.render.lines import for_output, lines

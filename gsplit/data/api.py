@@ -10,12 +10,12 @@ from typing import Any, TypeVar
 from gsplit.config.fields import check_options
 from gsplit.data.build_options import BuildOptions
 from gsplit.data.folders import writing_folder
-from gsplit.data.importers.databases import shown_source
+from gsplit.data.importers.attached.link_files import NO_LINKS, LinkFiles
+from gsplit.data.importers.attached.vertex_files import VertexFiles
 from gsplit.data.importers.keys import Keys
-from gsplit.data.importers.link_files import NO_LINKS, LinkFiles
 from gsplit.data.importers.named_edges import IdOptions
-from gsplit.data.importers.text_rules import TextRules
-from gsplit.data.importers.vertex_files import VertexFiles
+from gsplit.data.importers.tables.databases import shown_source
+from gsplit.data.importers.tables.text_rules import TextRules
 from gsplit.data.inputs import open_inputs
 from gsplit.data.store import GraphStore, open_store
 from gsplit.data.typed_build import fill_any_store

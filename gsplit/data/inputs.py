@@ -8,17 +8,18 @@ from pathlib import Path
 from gsplit.config.fields import flag_of
 from gsplit.data.append.grow import from_store, is_store
 from gsplit.data.build_options import BuildOptions
-from gsplit.data.importers import check_of_kind, databases, edge_table, kind_of, load_source
-from gsplit.data.importers.attached import attach
-from gsplit.data.importers.edge_times import edge_times
+from gsplit.data.importers import check_of_kind, edge_table, kind_of, load_source
+from gsplit.data.importers.attached.attach import attach
+from gsplit.data.importers.attached.edge_times import edge_times
+from gsplit.data.importers.attached.link_files import NO_LINKS, LinkFiles, with_links
+from gsplit.data.importers.attached.unconnected import add_by_id, with_unconnected
+from gsplit.data.importers.attached.vertex_files import VertexFiles
 from gsplit.data.importers.keys import Keys
-from gsplit.data.importers.link_files import NO_LINKS, LinkFiles, with_links
 from gsplit.data.importers.named_edges import IdOptions, load_named_edges
 from gsplit.data.importers.source import GraphSource, TypedSource
-from gsplit.data.importers.table_files import TableFile
-from gsplit.data.importers.text_rules import TextRules
-from gsplit.data.importers.unconnected import add_by_id, with_unconnected
-from gsplit.data.importers.vertex_files import VertexFiles
+from gsplit.data.importers.tables import databases
+from gsplit.data.importers.tables.table_files import TableFile
+from gsplit.data.importers.tables.text_rules import TextRules
 from gsplit.errors import InputError
 
 

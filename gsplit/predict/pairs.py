@@ -21,7 +21,7 @@ from torch import Tensor
 from gsplit.data import Layout
 from gsplit.data.ids.kept_ids import KeptIds
 from gsplit.data.ids.prefixes import NONE
-from gsplit.data.importers.link_files import read_pairs
+from gsplit.data.importers.attached.link_files import read_pairs
 from gsplit.engine.evaluation.candidates import known_entries, known_of, rounds
 from gsplit.engine.evaluation.exact import LevelRows
 from gsplit.engine.evaluation.ranking import Known, Lists, Scores, pieces, prepare, scores_of

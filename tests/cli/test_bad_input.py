@@ -10,7 +10,7 @@ import pytest
 from support.messages import says
 
 from gsplit.data import open_store, write_store
-from gsplit.data.importers.npz import load_npz
+from gsplit.data.importers.formats.npz import load_npz
 from gsplit.partition import PartitionConfig, partition
 
 TRAIN = ("train", "layout", "--out", "new")

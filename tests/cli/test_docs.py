@@ -26,7 +26,7 @@ from support.runs import records
 from experiments.baselines.pyg_forms import GIVEN
 from experiments.baselines.pyg_forms import forms as pyg_forms
 from gsplit.data import open_store
-from gsplit.data.importers.dgl import import_dgl
+from gsplit.data.importers.formats.dgl import import_dgl
 from gsplit.train.check.gradients import compare
 
 ROOT = Path(__file__).parent.parent.parent

@@ -16,7 +16,7 @@ from support.worlds import RUN_S, torchrun
 from experiments.hosts.namespaces import children_of
 from experiments.shared import real_graphs
 from experiments.shared.same_run import counted, same
-from gsplit.data.importers.npz import load_npz
+from gsplit.data.importers.formats.npz import load_npz
 from gsplit.runs import checkpoint, starts
 
 GOES_ON = ("--continue", "--checkpoint-every-batches", "1", "--log-every", "0")

@@ -20,7 +20,7 @@ from torch_geometric.data import Data
 
 import gsplit
 from gsplit.data.__main__ import command
-from gsplit.data.importers import dgl as dgl_importer
+from gsplit.data.importers.formats import dgl as dgl_importer
 from gsplit.errors import InputError, ProcessDied
 from gsplit.partition import PartitionConfig
 from gsplit.partition.make import partition as partition_here

@@ -23,7 +23,7 @@ from unittest import mock
 import torch
 import torch.distributed as dist
 
-from gsplit.data.importers.dgl import import_dgl
+from gsplit.data.importers.formats.dgl import import_dgl
 from gsplit.engine.rows.shared import Shared
 from gsplit.host import die_with_parent
 from gsplit.parallel import Member, rendezvous

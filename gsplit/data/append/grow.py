@@ -14,15 +14,15 @@ from gsplit.data.graph import GraphArrays
 from gsplit.data.ids.named_ids import NamedIds
 from gsplit.data.ids.prefixes import prefixes_of
 from gsplit.data.importers import kind_of
-from gsplit.data.importers.gaps import WORDS
-from gsplit.data.importers.graph_store import store_source
-from gsplit.data.importers.link_files import NO_LINKS, LinkFiles
+from gsplit.data.importers.attached.link_files import NO_LINKS, LinkFiles
+from gsplit.data.importers.attached.unconnected import add_by_id, reach, reaches_of
+from gsplit.data.importers.attached.vertex_files import VertexFiles
+from gsplit.data.importers.formats.graph_store import store_source
 from gsplit.data.importers.named_edges import IdOptions
 from gsplit.data.importers.source import GraphSource
-from gsplit.data.importers.table_files import TableFile
-from gsplit.data.importers.text_rules import TableRules, TextRules
-from gsplit.data.importers.unconnected import add_by_id, reach, reaches_of
-from gsplit.data.importers.vertex_files import VertexFiles
+from gsplit.data.importers.tables.gaps import WORDS
+from gsplit.data.importers.tables.table_files import TableFile
+from gsplit.data.importers.tables.text_rules import TableRules, TextRules
 from gsplit.data.repeats import resolved
 from gsplit.data.store import FILE, GraphStore, open_store
 from gsplit.errors import InputError

@@ -10,11 +10,11 @@ from gsplit.data.ids.kept_ids import FILE
 from gsplit.data.ids.named_ids import IDS_AT_ONCE, NamedIds
 from gsplit.data.ids.prefixes import prefixes_of
 from gsplit.data.importers import edge_table, kind_of, load_source
-from gsplit.data.importers.graph_store import store_edges
+from gsplit.data.importers.attached.unconnected import kept_edges
+from gsplit.data.importers.formats.graph_store import store_edges
 from gsplit.data.importers.named_edges import IdOptions, load_named_edges
 from gsplit.data.importers.source import EdgeChunk, EdgeChunks, GraphSource
-from gsplit.data.importers.table_files import TableFile
-from gsplit.data.importers.unconnected import kept_edges
+from gsplit.data.importers.tables.table_files import TableFile
 from gsplit.data.repeats import joined
 from gsplit.data.store import FILE as STORE_FILE
 from gsplit.data.store import GraphStore

@@ -18,7 +18,7 @@ from gsplit.data.columns.assembled import FeatureColumn, KeptFeatures, Kind, Mis
 from gsplit.data.columns.statistics import Moments
 from gsplit.data.columns.written import PIECE_BYTES
 from gsplit.data.importers.checked import printable_line
-from gsplit.data.importers.times import check_form
+from gsplit.data.importers.tables.times import check_form
 from gsplit.data.npy import forget
 from gsplit.data.store import FILE
 from gsplit.errors import InputError

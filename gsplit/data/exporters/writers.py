@@ -16,7 +16,7 @@ from torch import Tensor
 
 from gsplit.data.graph import VERTEX_SETS, GraphArrays
 from gsplit.data.ids.kept_ids import KeptIds, as_array
-from gsplit.data.importers.dgl import import_dgl
+from gsplit.data.importers.formats.dgl import import_dgl
 from gsplit.errors import InputError
 
 

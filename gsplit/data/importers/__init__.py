@@ -1,4 +1,4 @@
-"""Sources that a graph store can be made from; one module for each format.
+"""Sources that a graph store can be made from: edge lists, what other programs write (``formats``), synthetic graphs.
 
 An importer is a function from a path to a :class:`~gsplit.data.importers.source.GraphSource`. Its module is imported
 when it is used: some need libraries that are not installed everywhere.
@@ -10,25 +10,25 @@ import importlib
 from contextlib import suppress
 from pathlib import Path
 
-from gsplit.data.importers import databases
-from gsplit.data.importers.content import UNREADABLE, is_matrix_market, is_parquet, open_text, zipped_names
 from gsplit.data.importers.edge_list import EndColumns, load_edge_list
 from gsplit.data.importers.keys import Keys
 from gsplit.data.importers.source import GraphSource, graph_source
-from gsplit.data.importers.table_files import TableFile
+from gsplit.data.importers.tables import databases
+from gsplit.data.importers.tables.content import UNREADABLE, is_matrix_market, is_parquet, open_text, zipped_names
+from gsplit.data.importers.tables.table_files import TableFile
 from gsplit.errors import InputError
 
 IMPORTERS = {
     "csv": "edge_list.load_edge_list",
     "parquet": "edge_list.load_edge_list",
-    "numpy": "numpy_arrays.load_numpy",
-    "scipy": "matrices.load_scipy",
-    "mtx": "matrices.load_matrix_market",
-    "pyg": "pyg.load_pyg",
-    "dgl": "dgl.load_dgl",
-    "graphbolt": "graphbolt.load_graphbolt",
-    "ogb-types": "ogb_types.load_ogb_folder",
-    "store": "graph_store.load_store",
+    "numpy": "formats.numpy_arrays.load_numpy",
+    "scipy": "formats.matrices.load_scipy",
+    "mtx": "formats.matrices.load_matrix_market",
+    "pyg": "formats.pyg.load_pyg",
+    "dgl": "formats.dgl.load_dgl",
+    "graphbolt": "formats.graphbolt.load_graphbolt",
+    "ogb-types": "formats.ogb_types.load_ogb_folder",
+    "store": "formats.graph_store.load_store",
 }
 """Module and function for each kind of source that is a path."""
 TABLES = ("csv", "parquet")
@@ -92,14 +92,14 @@ def load_source(
         choice = choose(rest, {**PRESETS, **TYPED})
         return graph_source(f"synthetic-{choice.label}", choice.generate(seed=seed), source)
     if kind == "ogb":
-        from gsplit.data.importers.ogb import load_ogb
+        from gsplit.data.importers.formats.ogb import load_ogb
 
         return load_ogb(rest, root or Path("dataset"))
     if kind == "npz":
-        from gsplit.data.importers.npz import load_npz_source
+        from gsplit.data.importers.formats.npz import load_npz_source
 
         return load_npz_source(Path(rest), regression=regression)
-    module, function = IMPORTERS[kind].split(".")
+    module, _, function = IMPORTERS[kind].rpartition(".")
     load = getattr(importlib.import_module(f"{__name__}.{module}"), function)
     if kind in TABLES:
         return load(Path(rest), ends)

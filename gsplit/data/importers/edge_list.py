@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gsplit.data.importers.column_names import named_column, named_columns, shown_column, shown_names
 from gsplit.data.importers.source import EdgeChunk, EdgeChunks, GraphSource
-from gsplit.data.importers.tables import Table, open_table, read_exactly
+from gsplit.data.importers.tables.column_names import named_column, named_columns, shown_column, shown_names
+from gsplit.data.importers.tables.table import Table, open_table, read_exactly
 from gsplit.errors import InputError
 
 logger = logging.getLogger(__name__)

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from gsplit.data.importers.attached.matching import IDS, NO_IDS
 from gsplit.data.importers.in_memory import given_array
-from gsplit.data.importers.matching import IDS, NO_IDS
-from gsplit.data.importers.parquet_tables import pyarrow_for_tables
-from gsplit.data.importers.table_files import TableFile, one_line, table_file, write_table
+from gsplit.data.importers.tables.parquet_tables import pyarrow_for_tables
+from gsplit.data.importers.tables.table_files import TableFile, one_line, table_file, write_table
 from gsplit.errors import InputError
 
 

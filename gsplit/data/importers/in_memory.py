@@ -145,7 +145,7 @@ def given_array(value: Any, what: str) -> NDArray[Any] | None:
     if value is None:
         return None
     if "torch" in sys.modules and isinstance(value, sys.modules["torch"].Tensor):
-        from gsplit.data.importers.torch_files import dense_array
+        from gsplit.data.importers.formats.torch_files import dense_array
 
         array = dense_array(value, what)
     else:

@@ -17,12 +17,12 @@ from gsplit.data.ids.kept_ids import SEPARATOR
 from gsplit.data.ids.named_ids import NamedIds, Order
 from gsplit.data.ids.prefixes import Prefixes, check_apart, prefixed
 from gsplit.data.importers.checked import printable_line
-from gsplit.data.importers.column_kinds import column_of_times
-from gsplit.data.importers.column_names import refuse_numbers_as_header, shown_column
 from gsplit.data.importers.edge_list import EdgeColumns, EndColumns, ends_of
 from gsplit.data.importers.source import EdgeChunk, EdgeChunks, GraphSource
-from gsplit.data.importers.tables import Table, open_table, read_exactly
-from gsplit.data.importers.text_rules import TextRules, is_by_number
+from gsplit.data.importers.tables.column_kinds import column_of_times
+from gsplit.data.importers.tables.column_names import refuse_numbers_as_header, shown_column
+from gsplit.data.importers.tables.table import Table, open_table, read_exactly
+from gsplit.data.importers.tables.text_rules import TextRules, is_by_number
 from gsplit.data.spill import EdgeSpill
 from gsplit.errors import InputError
 

@@ -218,7 +218,7 @@ def from_pyg(
     """
     where = "gsplit.from_pyg"
     check_no_trainer(where)
-    from gsplit.data.importers.pyg import given_pyg
+    from gsplit.data.importers.formats.pyg import given_pyg
 
     keys = Keys(feature_key=feature_key, label_key=label_key, mask_key=mask_key)  # type: ignore[arg-type]
     source = given_pyg(data, name=name, where=where, keys=keys)
@@ -263,7 +263,7 @@ def from_dgl(
     """
     where = "gsplit.from_dgl"
     check_no_trainer(where)
-    from gsplit.data.importers.dgl import given_dgl
+    from gsplit.data.importers.formats.dgl import given_dgl
 
     keys = Keys(feature_key=feature_key, label_key=label_key, mask_key=mask_key)  # type: ignore[arg-type]
     source = given_dgl(graph, name=name, where=where, keys=keys)

@@ -12,16 +12,16 @@ from gsplit.data.build import fill_store
 from gsplit.data.build_options import BuildOptions
 from gsplit.data.folders import FolderWriter
 from gsplit.data.graph import VERTEX_SETS
-from gsplit.data.importers.databases import Queries
+from gsplit.data.importers.attached.link_files import LinkFiles
+from gsplit.data.importers.attached.vertex_files import VertexFiles
 from gsplit.data.importers.frames import IdNames, check_edge_order, frame_file, given_file, is_frame, set_file
 from gsplit.data.importers.in_memory import arrays_source
 from gsplit.data.importers.keys import Keys
-from gsplit.data.importers.link_files import LinkFiles
 from gsplit.data.importers.named_edges import IdOptions
 from gsplit.data.importers.source import GraphSource
-from gsplit.data.importers.table_files import TableFile
-from gsplit.data.importers.text_rules import TextRules
-from gsplit.data.importers.vertex_files import VertexFiles
+from gsplit.data.importers.tables.databases import Queries
+from gsplit.data.importers.tables.table_files import TableFile
+from gsplit.data.importers.tables.text_rules import TextRules
 from gsplit.data.inputs import open_inputs
 from gsplit.data.memory.kept import check_name, kept_store
 from gsplit.data.store import GraphStore

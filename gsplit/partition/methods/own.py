@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.data.importers.arrays import integers, read_npy
-from gsplit.data.importers.tables import open_table
+from gsplit.data.importers.tables.table import open_table
 from gsplit.errors import InputError
 
 

@@ -22,11 +22,11 @@ from gsplit.config.partition import PartitionConfig, ReportConfig
 from gsplit.config.predict import PredictConfig
 from gsplit.config.train import TrainConfig
 from gsplit.data.build_options import BuildOptions
+from gsplit.data.importers.attached.link_files import LinkFiles
+from gsplit.data.importers.attached.vertex_files import VertexFiles
 from gsplit.data.importers.keys import Keys
-from gsplit.data.importers.link_files import LinkFiles
 from gsplit.data.importers.named_edges import IdOptions
-from gsplit.data.importers.text_rules import TextRules
-from gsplit.data.importers.vertex_files import VertexFiles
+from gsplit.data.importers.tables.text_rules import TextRules
 from gsplit.doctor.__main__ import DoctorConfig
 from gsplit.errors import InputError, one_line
 from gsplit.report.__main__ import PageConfig

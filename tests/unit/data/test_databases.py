@@ -15,7 +15,7 @@ from support.messages import says
 from support.stores import assert_equal_graphs
 
 import gsplit
-from gsplit.data.importers import databases
+from gsplit.data.importers.tables import databases
 from gsplit.errors import InputError
 
 SALES = pd.DataFrame(

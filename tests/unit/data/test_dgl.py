@@ -10,8 +10,8 @@ import torch
 from support.libraries import HAS_DGL
 from support.stores import build, edges_of
 
-from gsplit.data.importers import dgl as importer
-from gsplit.data.importers.dgl import load_dgl
+from gsplit.data.importers.formats import dgl as importer
+from gsplit.data.importers.formats.dgl import load_dgl
 from gsplit.errors import InputError
 
 if not HAS_DGL:

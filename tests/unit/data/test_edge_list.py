@@ -13,7 +13,8 @@ import pytest
 from support.messages import says
 
 import gsplit
-from gsplit.data.importers import load_source, parquet_tables, text_format, text_tables
+from gsplit.data.importers import load_source
+from gsplit.data.importers.tables import parquet_tables, text_format, text_tables
 from gsplit.errors import InputError
 
 PLAIN = [(0, 1), (3, 2), (1, 0)]

@@ -18,7 +18,7 @@ import pytest
 from support.stores import assert_equal_graphs
 
 import gsplit
-from gsplit.data.importers import text_format
+from gsplit.data.importers.tables import text_format
 
 N = 60
 FAR = 2**60

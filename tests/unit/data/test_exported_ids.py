@@ -11,7 +11,7 @@ from support.libraries import needs_dgl
 import gsplit
 from gsplit.data.exporters import export
 from gsplit.data.importers import load_source
-from gsplit.data.importers.dgl import import_dgl
+from gsplit.data.importers.formats.dgl import import_dgl
 from gsplit.errors import InputError
 from gsplit.partition import PartitionConfig, partition
 

@@ -12,10 +12,10 @@ from support.stores import assert_equal_graphs, build
 
 from gsplit.data import open_store, write_store
 from gsplit.data.exporters import export
-from gsplit.data.importers import dgl as dgl_importer
-from gsplit.data.importers.dgl import load_dgl
-from gsplit.data.importers.npz import load_npz
-from gsplit.data.importers.pyg import load_pyg
+from gsplit.data.importers.formats import dgl as dgl_importer
+from gsplit.data.importers.formats.dgl import load_dgl
+from gsplit.data.importers.formats.npz import load_npz
+from gsplit.data.importers.formats.pyg import load_pyg
 from gsplit.errors import InputError
 
 NONE = np.empty(0, np.int64)

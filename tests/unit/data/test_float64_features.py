@@ -16,7 +16,7 @@ from support.messages import says
 import gsplit
 from gsplit.data import open_store
 from gsplit.data.__main__ import command
-from gsplit.data.importers import dgl as importer
+from gsplit.data.importers.formats import dgl as importer
 from gsplit.errors import InputError
 
 N = 40

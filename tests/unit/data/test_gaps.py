@@ -13,7 +13,7 @@ import pytest
 from sklearn.preprocessing import MultiLabelBinarizer
 
 import gsplit
-from gsplit.data.importers.gaps import USUAL, Gaps
+from gsplit.data.importers.tables.gaps import USUAL, Gaps
 from gsplit.errors import InputError
 
 KINDS = [

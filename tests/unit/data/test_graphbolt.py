@@ -10,7 +10,7 @@ import torch
 import yaml
 from support.stores import build, edges_of
 
-from gsplit.data.importers.graphbolt import load_graphbolt
+from gsplit.data.importers.formats.graphbolt import load_graphbolt
 from gsplit.errors import InputError
 
 # 1 --> 0, 0 --> 1, 3 --> 2, 1 --> 2; vertex 4 is alone

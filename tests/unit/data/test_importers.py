@@ -110,7 +110,7 @@ def test_sources_of_no_kind(asked, source, message):
 
 @pytest.mark.parametrize("spec", importers.IMPORTERS.values())
 def test_every_importer_is_there(spec):
-    module, function = spec.split(".")
+    module, _, function = spec.rpartition(".")
     assert callable(getattr(importers.importlib.import_module(f"gsplit.data.importers.{module}"), function))
 
 

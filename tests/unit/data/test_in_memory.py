@@ -20,7 +20,7 @@ from gsplit.config.partition import PartitionConfig
 from gsplit.data import open_store
 from gsplit.data.__main__ import command
 from gsplit.data.build_options import BuildOptions
-from gsplit.data.importers import dgl as dgl_importer
+from gsplit.data.importers.formats import dgl as dgl_importer
 from gsplit.errors import InputError
 from gsplit.partition.interface.api import OF_COMMAND
 from gsplit.processes.scripts import NO_GUARD

@@ -249,7 +249,7 @@ def test_the_three_graphs_of_pyg(tmp_path, undirected):
     ("to", "ending"), [("npz", "npz"), ("pyg", "pt"), pytest.param("dgl", "bin", marks=needs_dgl)]
 )
 def test_exports_keep_links(tmp_path, monkeypatch, to, ending):
-    monkeypatch.setattr("gsplit.data.importers.dgl._probe", lambda path: None)  # takes seconds
+    monkeypatch.setattr("gsplit.data.importers.formats.dgl._probe", lambda path: None)  # takes seconds
     graph = random_graph(80)
     pairs = np.random.default_rng(2).integers(0, 80, (4, 30, 2))
     links = Links(

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gsplit.data.importers import load_source
-from gsplit.data.importers.npz import load_npz
+from gsplit.data.importers.formats.npz import load_npz
 from gsplit.errors import InputError
 
 # 0 <-- 1 --> 2 <-- 2 (a loop stays), 0 --> 1

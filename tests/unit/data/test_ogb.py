@@ -11,8 +11,8 @@ import pytest
 import torch
 from support.stores import build, edges_of
 
-from gsplit.data.importers import ogb
-from gsplit.data.importers.ogb import load_ogb
+from gsplit.data.importers.formats.ogb import load_ogb
+from gsplit.data.importers.formats.zipped_arrays import zipped_arrays
 from gsplit.errors import InputError
 
 # 0 --> 1, 2 --> 1, 4 --> 0, 4 --> 1; vertex 3 is alone
@@ -129,8 +129,8 @@ def test_papers_are_read_from_the_binary_form(tmp_path, save, order):
 
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_large_arrays_come_in_pieces(tmp_path, order, monkeypatch):
-    monkeypatch.setattr("gsplit.data.importers.ogb.EDGES_AT_ONCE", 3)
-    monkeypatch.setattr("gsplit.data.importers.ogb.NUMBERS_AT_ONCE", 5)
+    monkeypatch.setattr("gsplit.data.importers.formats.ogb.EDGES_AT_ONCE", 3)
+    monkeypatch.setattr("gsplit.data.importers.formats.ogb.NUMBERS_AT_ONCE", 5)
     write_binary(tmp_path / "ogbn_papers100M", edge_index=np.array(np.array(EDGES).T, order=order))
     source = load_ogb("ogbn-papers100M", tmp_path)
     chunks = list(source.edges.chunks())
@@ -144,7 +144,7 @@ def test_large_arrays_come_in_pieces(tmp_path, order, monkeypatch):
 def test_a_piece_is_all_that_is_held(tmp_path):
     """64 MiB of features through less than 4 MiB of memory."""
     np.savez_compressed(tmp_path / "data.npz", x=np.zeros((1 << 20, 16), np.float32))
-    array = ogb.zipped_arrays(tmp_path / "data.npz")["x"]
+    array = zipped_arrays(tmp_path / "data.npz")["x"]
     tracemalloc.start()
     total = sum(len(piece) for piece in array.flat(0, 1 << 24, at_once=1 << 16))
     peak_bytes = tracemalloc.get_traced_memory()[1]

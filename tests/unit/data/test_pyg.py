@@ -15,7 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.stores import build, edges_of
 
-from gsplit.data.importers.pyg import load_pyg
+from gsplit.data.importers.formats.pyg import load_pyg
 from gsplit.errors import InputError
 
 Data = pyg_data.Data

@@ -14,9 +14,9 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 import gsplit
-from gsplit.data.importers import text_tables
-from gsplit.data.importers.text_format import TextFormat
-from gsplit.data.importers.text_tables import are_odd, first_odd_line, whole_rows
+from gsplit.data.importers.tables import text_tables
+from gsplit.data.importers.tables.text_format import TextFormat
+from gsplit.data.importers.tables.text_tables import are_odd, first_odd_line, whole_rows
 from gsplit.errors import InputError
 
 

@@ -18,7 +18,7 @@ from gsplit.data import open_store, write_store
 from gsplit.data.__main__ import command
 from gsplit.data.exporters import export
 from gsplit.data.graph import check_graph
-from gsplit.data.importers import dgl as dgl_importer
+from gsplit.data.importers.formats import dgl as dgl_importer
 from gsplit.errors import InputError
 
 EDGES = np.array([[0, 2, 4, 4], [1, 1, 0, 1]])

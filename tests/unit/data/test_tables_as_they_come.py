@@ -16,7 +16,7 @@ from support.messages import says
 from gsplit.data.columns import assembled
 from gsplit.data.columns.assembled import Assembled, FeatureBlock, FeatureColumn
 from gsplit.data.columns.filled import Filled
-from gsplit.data.importers import times
+from gsplit.data.importers.tables import times
 
 NAMES = [f"v{i}" for i in range(6)]
 LABELS = "id,y\n" + "".join(f"{i},{i % 2}\n" for i in range(6))

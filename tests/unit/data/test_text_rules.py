@@ -15,7 +15,7 @@ import pytest
 from support.messages import says
 
 import gsplit
-from gsplit.data.importers import text_format
+from gsplit.data.importers.tables import text_format
 from gsplit.errors import InputError
 
 

@@ -16,7 +16,7 @@ from support.messages import says
 
 import gsplit
 from gsplit.data.__main__ import command
-from gsplit.data.importers.times import days_of
+from gsplit.data.importers.tables.times import days_of
 from gsplit.errors import InputError
 
 STAMPS = pd.Series(pd.date_range("2001-09-09 01:46:41", "2023-05-06 07:08:09", 6).round("s"))

@@ -14,8 +14,8 @@ from torch_geometric.data import HeteroData, InMemoryDataset
 
 import gsplit
 from gsplit.data import Relation, open_store, write_store
-from gsplit.data.importers import dgl
-from gsplit.data.importers.dgl import import_dgl
+from gsplit.data.importers.formats import dgl
+from gsplit.data.importers.formats.dgl import import_dgl
 from gsplit.errors import InputError
 
 EDGES = {

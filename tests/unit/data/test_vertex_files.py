@@ -8,10 +8,10 @@ import pyarrow.parquet as pq
 import pytest
 from support.feature_rows import dense
 
-from gsplit.data.importers import parquet_tables
-from gsplit.data.importers.attached import attach
+from gsplit.data.importers.attached.attach import attach
+from gsplit.data.importers.attached.vertex_files import VertexFiles
 from gsplit.data.importers.source import GraphSource, array_edges
-from gsplit.data.importers.vertex_files import VertexFiles
+from gsplit.data.importers.tables import parquet_tables
 from gsplit.errors import InputError
 
 EDGES = array_edges(np.array([0]), np.array([1]))

@@ -12,10 +12,10 @@ from support.feature_rows import dense
 
 from gsplit.data import open_store
 from gsplit.data.__main__ import command
-from gsplit.data.importers import parquet_tables, text_format
-from gsplit.data.importers.attached import attach
+from gsplit.data.importers.attached.attach import attach
+from gsplit.data.importers.attached.vertex_files import VertexFiles
 from gsplit.data.importers.source import GraphSource, array_edges
-from gsplit.data.importers.vertex_files import VertexFiles
+from gsplit.data.importers.tables import parquet_tables, text_format
 from gsplit.errors import InputError
 
 EDGES = array_edges(np.array([0]), np.array([1]))

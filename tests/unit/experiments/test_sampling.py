@@ -149,7 +149,7 @@ def test_without_dgl_our_own_figures(layouts, tmp_path, monkeypatch, caplog):
     def refuse():
         raise InputError("graphs of DGL need DGL")
 
-    monkeypatch.setattr("gsplit.data.importers.dgl.import_dgl", refuse)
+    monkeypatch.setattr("gsplit.data.importers.formats.dgl.import_dgl", refuse)
     monkeypatch.setenv("OMP_NUM_THREADS", os.environ.get("OMP_NUM_THREADS", "1"))
     layout = layouts(3)
     words = ["--batch-sizes", "30", "--fan-out", "3,3", "--rounds", "1"]

@@ -13,7 +13,7 @@ from support.graphs import random_graph
 from experiments.full_graph.graphs import lattice
 from experiments.shared import real_graphs
 from gsplit.data import GraphArrays
-from gsplit.data.importers.npz import load_npz
+from gsplit.data.importers.formats.npz import load_npz
 from gsplit.partition.methods import deal
 from gsplit.partition.methods.deal import MOST_JUDGED, block_edges, degrees_without_loops, snake
 from gsplit.partition.problem import Problem

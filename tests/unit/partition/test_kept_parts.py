@@ -17,7 +17,7 @@ from support.messages import line_with, says
 from experiments.shared import real_graphs
 from gsplit import import_graph
 from gsplit.data import GraphArrays, open_layout, open_store
-from gsplit.data.importers.npz import load_npz
+from gsplit.data.importers.formats.npz import load_npz
 from gsplit.errors import InputError
 from gsplit.partition import PartitionConfig, methods, partition, quality
 from gsplit.partition.__main__ import command

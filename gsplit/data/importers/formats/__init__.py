@@ -1,0 +1,1 @@
+"""What other programs write of a graph: a module for each format, imported when it is used."""

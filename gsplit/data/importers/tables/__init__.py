@@ -1,0 +1,1 @@
+"""Tables in text, Parquet and databases, read in chunks of rows; kinds of their columns, and what is no value."""
