@@ -13,6 +13,12 @@ from numpy.typing import NDArray
 from gsplit.data.importers.arrays import set_ids
 from gsplit.errors import InputError
 
+OF_LISTS = (
+    "lists are no features: make a column of each number, as pandas.DataFrame(lists.tolist()) does, or leave them "
+    "out by --columns NAME:skip"
+)
+"""Advice in messages about a column of lists of numbers."""
+
 
 class NotNumbersError(InputError):
     """A value of a table that was read as a number, or as a time, is none."""
@@ -125,8 +131,9 @@ def is_number(field: str) -> bool:
 def parses(field: str, kind: type) -> bool:
     """Return whether a text is of a kind, and a whole number fits int64; an empty one is any but a whole number."""
     try:
-        # Python takes 1_000 for a number, and digits of other scripts; pyarrow takes +3 for no whole one.
-        is_odd = not field.isascii() or "_" in field or (kind is int and field.startswith("+"))
+        # Python takes 1_000 for a number, digits of other scripts, and marks of control before it; pyarrow takes +3
+        # for no whole one.
+        is_odd = not (field.isascii() and field.isprintable()) or "_" in field or (kind is int and field[:1] == "+")
         value = kind("no number" if is_odd else field) if field or kind is int else 0
     except ValueError:
         return False

@@ -62,6 +62,7 @@ REFUSED = [
     ([True, False, True, True, False, True], {**FEATURES, "columns": ("x:number",)}, "number*, column x, --columns"),
     ([DAY.date()] * 6, FEATURES, "number*, column x, --columns"),
     ([["a"], ["b"]] * 3, FEATURES, "number*, column x, --columns"),
+    ([[0.5, 2.0], [1.5, 3.0]] * 3, FEATURES, "number*, column x, column of each number, --columns NAME:skip"),
     ([True] * 3 + [False] * 3, {**LABELS, "task": "regression"}, "classes by name, --task regression"),
     ([["a", "b"], ["c"]] * 3, {**LABELS, "task": "regression"}, "classes by name, --task regression"),
     ([[0.5], [1.5]] * 3, LABELS, "*classes*"),

@@ -302,3 +302,29 @@ def test_names_are_shown_as_they_are_written(tmp_path, caplog):
         store.path, tmp_path / "grown", add=tmp_path / "more.csv", features=tmp_path / "x.csv", **ends
     )
     assert grown.graph.features.tolist() == [[1, 1], [2, 2], [3, 2]]
+
+
+@pytest.mark.parametrize("names", [["Computer Science", "Maths"], ["a|b, c", "d::e"], ["in quotes", "x"]])
+def test_a_first_line_of_one_field_is_a_file_of_one_column(tmp_path, names):
+    fields = [f'"{name}"' if "," in name or "quotes" in name else name for name in names]
+    classes = [names[at % 2] for at in range(3)]
+    (tmp_path / "y.txt").write_text("field\n" + "".join(f"{fields[at % 2]}\n" for at in range(3)))
+    graph = imported(tmp_path, "0,1\n1,2\n2,0\n", ids="whole", labels=tmp_path / "y.txt").graph
+    assert graph.classes == tuple(sorted(names))
+    assert graph.labels.tolist() == pd.Categorical(classes).codes.tolist()
+
+
+@pytest.mark.parametrize("value", ["\x0b1", "\x1f1", "\xa01", "1\u2009", "1_0", "\u0661"])
+@pytest.mark.parametrize("column", ["src", "x"])
+def test_marks_around_a_number_have_a_line(tmp_path, value, column):
+    """Python takes them for spaces and digits; the parser does not, and has no line in its words."""
+    (tmp_path / "x.csv").write_text(f"id,x\n0,1\n1,{value if column == 'x' else 2}\n")
+    edges = f"src,dst\n0,1\n{value if column == 'src' else 1},0\n"
+    with pytest.raises(InputError) as caught:
+        imported(tmp_path, edges, ids="whole", features=tmp_path / "x.csv")
+    says(caught.value, f"{'x' if column == 'x' else 'edges'}.csv, line 3, column {column}, number")
+
+
+def test_hexadecimal_ids_are_no_header(tmp_path):
+    graph = imported(tmp_path, "0x0,0x1\n0x1,0x0A\n", ids="whole").graph
+    assert (graph.num_vertices, graph.indices.tolist()) == (11, [0, 1])

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gsplit.data.importers.checked import NotNumbersError, printable_line
+from gsplit.data.importers.checked import OF_LISTS, NotNumbersError, printable_line
 from gsplit.data.importers.tables.gaps import GLANCE_ROWS, USUAL, Gaps, are_truths
 from gsplit.data.importers.tables.text_rules import TextRules
 from gsplit.errors import InputError
@@ -158,8 +158,10 @@ class ParquetTable:
         text = self._columns.is_text(field.type)
         if not (text or (kind is not str and self._columns.is_number(field.type))):
             wanted = {int: "whole numbers", str: "text"}.get(kind, "numbers")
-            fault = InputError if kind in (int, str) else NotNumbersError
-            raise fault(f"{self.path}: column {printable_line(field.name)} holds {field.type}, not {wanted}")
+            what = f"{self.path}: column {printable_line(field.name)} holds {field.type}, not {wanted}"
+            if self._pyarrow.types.is_nested(field.type):
+                raise InputError(f"{what}; {OF_LISTS}")
+            raise (InputError if kind in (int, str) else NotNumbersError)(what)
         if text and kind is not str and not self._pyarrow.types.is_null(field.type) and field.name not in self._told:
             self._told.add(field.name)
             logger.info("%s: column %s holds texts, which are read as numbers", self.path, printable_line(field.name))

@@ -24,11 +24,14 @@ DELIMITERS = ";\t,"
 BAR, DOUBLE_COLON = "|", "::"
 """Delimiters where all lines have them equally often: values may hold them, too."""
 csv.field_size_limit(sys.maxsize)  # lines are shown and counted as pyarrow reads them: of any length
+HEXADECIMAL = re.compile(r"0[xX][0-9a-fA-F]{1,16}")
 MARKS = re.compile(r"\||::")
 NOTHING = "\x1e"
 """A delimiter that stands in no text."""
 INNER, OUTER = re.compile(rb"\S[ \t;,]+\S"), re.compile(rb"^[ \t]|[ \t]\r?$", re.MULTILINE)
 """Spaces and delimiters between others of a line, and spaces around them."""
+BETWEEN = re.compile(r"[;,|\s]|::")
+"""What may stand between two fields."""
 UNIT = b"\x1f"
 """Mark that stands for two colons: parsers take one character."""
 SAID = re.compile(rb'"?sep=(.)"?\r?\n?', re.IGNORECASE)
@@ -90,11 +93,12 @@ class TextFormat:
         """Find the format by the first lines, with ``|`` and ``::`` as delimiters or as characters like others.
 
         Where lines are fields ``alone``, only marks that stand in each of the first lines equally often are
-        delimiters, and spaces are none.
+        delimiters, and spaces are none; nor are they where the first line is one field.
         """
         text = top.first.decode(errors="replace").rstrip("\r\n")
-        unquoted = re.sub(f"{quote}[^{quote}]*{quote}", "", text) if quote else text
+        unquoted = re.sub(f"{quote}[^{quote}]*{quote}", 2 * quote, text) if quote else text
         delimiter = top.delimiter or next((mark for mark in DELIMITERS if mark in unquoted), " ")
+        alone = alone or not (top.delimiter or BETWEEN.search(unquoted.strip(" ")))
         of_several = top.delimiter or (delimiter != " " and _is_regular(top.sample + b"\n", delimiter, quote))
         if alone and not of_several and (INNER.search(top.sample) or not OUTER.search(top.sample)):
             return cls(delimiter=NOTHING, quote=quote)
@@ -182,7 +186,7 @@ def header_of(
     """
     fields = form.fields(top.first)
     there = [field for field in fields if field]
-    are_data = [all(map(is_number, MARKS.split(field))) or field.lower() in words for field in there]
+    are_data = [all(map(_is_number, MARKS.split(field))) or field.lower() in words for field in there]
     if header is not False and any(are_data) and (names := _names_in_comment(top.comment, form, len(fields))):
         return names, True
     if header is None and fields[:1] == [""] and counts_up(fields[1:]):
@@ -193,6 +197,11 @@ def header_of(
         if odd is not None and odd not in gaps:
             raise ValueError(odd)
     return fields if is_header else [], False
+
+
+def _is_number(field: str) -> bool:
+    """Return whether a field is a number; the parser of whole ones takes hexadecimal ones."""
+    return is_number(field) or HEXADECIMAL.fullmatch(field) is not None
 
 
 def counts_up(fields: Sequence[str]) -> bool:

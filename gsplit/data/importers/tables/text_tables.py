@@ -20,7 +20,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gsplit.data.importers.checked import NotNumbersError, parses, printable_line
+from gsplit.data.importers.checked import OF_LISTS, NotNumbersError, parses, printable_line
 from gsplit.data.importers.tables import text_format
 from gsplit.data.importers.tables.content import UNREADABLE, open_text
 from gsplit.data.importers.tables.gaps import GLANCE_ROWS, USUAL, Gaps, are_truths
@@ -33,6 +33,8 @@ MOST_BYTES = 1 << 30
 """Bytes of a row, at most."""
 QUOTES_BYTES = 1 << 20
 """Bytes of text whose quotes are looked at at once."""
+LISTED = re.compile(r"[\[(]")
+"""How a list begins, as data frames and JSON write it."""
 
 logger = logging.getLogger(__name__)
 
@@ -250,7 +252,7 @@ class TextTable:
             with suppress(csv.Error):  # a line that is too long to be shown
                 for fields in rows:
                     if fields:
-                        yield number + 1, [field.strip() for field in fields]
+                        yield number + 1, [field.strip(" \t") for field in fields]
                     number = self._skipped + rows.line_num
 
     def _explained(self, columns: Sequence[int], kinds: Sequence[type], message: str) -> InputError:
@@ -258,7 +260,10 @@ class TextTable:
         for number, fields in self._lines():
             line = f"{self.path}, line {number}"
             if len(fields) != self.num_columns:
-                return InputError(f"{line}: {len(fields)} columns, not {self.num_columns} as in the first line")
+                return InputError(
+                    f"{line}: {len(fields)} columns, not {self.num_columns} as in the first line; a field that holds "
+                    "a delimiter stands in quotes"
+                )
             for column, kind in zip(columns, kinds, strict=True):
                 value = fields[column]
                 if "\ufffd" in value:
@@ -278,6 +283,8 @@ class TextTable:
         of_column = f", as column {name} should be" if name else ""
         if kind is int:
             return InputError(f"{line}: {value[:40]!r} is not a whole number{of_column}")
+        if LISTED.match(value):
+            return InputError(f"{line}: {value[:40]!r} is not a number{of_column}; {OF_LISTS}")
         return NotNumbersError(f"{line}: {value[:40]!r} is not a number{of_column}")
 
     def _unreadable(self, error: BaseException, rows: int) -> InputError:
