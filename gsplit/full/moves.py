@@ -33,7 +33,7 @@ from gsplit.full.plans import FEATURES
 from gsplit.nn import ExchangeCounters
 from gsplit.nn.rowwise.products import without_autocast
 from gsplit.parallel import Group, Member
-from gsplit.parallel.collectives import all_to_all, start_all_to_all, start_broadcast_pieces
+from gsplit.parallel.collectives import start_all_to_all, start_broadcast_pieces
 
 OF_EDGES = ("edges", "pointers")
 """Moves of the graph, where it moves."""
@@ -156,7 +156,15 @@ class Moves:
     def to_rows(
         self, y: Tensor, sizes: Sequence[int], width: int, way: str = "forward", axis: str = FEATURES
     ) -> Tensor:
-        """All columns of the own rows, [n, D].
+        """All columns of the own rows, [n, D]; see :meth:`start_to_rows`."""
+        rows = self.start_to_rows(y, sizes, width, way, axis)
+        del y
+        return rows()
+
+    def start_to_rows(
+        self, y: Tensor, sizes: Sequence[int], width: int, way: str = "forward", axis: str = FEATURES
+    ) -> Callable[[], Tensor]:
+        """Begin to move columns to rows; what is returned waits for them, and gives [n, D].
 
         Args:
             y: [sum(sizes), D'] this trainer's columns of everyone's rows.
@@ -167,15 +175,19 @@ class Moves:
         """
         side = self.sides[axis]
         if side.size == 1:
-            return y
-        widths, n, dtype, y = shares(width, side.size), sizes[side.place], y.dtype, self.packed(y)
-        received = y.new_empty(n * width)
+            return once(lambda: y)
+        widths, n, dtype, sent = shares(width, side.size), sizes[side.place], y.dtype, self.packed(y)
+        received = sent.new_empty(n * width)
         counts = [size * widths[side.place] for size in sizes]
-        all_to_all(received, y.reshape(-1), [n * each for each in widths], counts, side.group)
-        self.count("to_rows", way, counts, side.place, y.itemsize)
-        del y
         parts = received.split([n * each for each in widths])
-        return side_by_side(parts, n, widths).to(dtype)
+        wait = [start_all_to_all(received, sent.reshape(-1), [n * each for each in widths], counts, side.group)]
+        self.count("to_rows", way, counts, side.place, sent.itemsize)
+
+        def rows() -> Tensor:
+            wait.pop()()  # what was sent goes
+            return side_by_side(parts, n, widths).to(dtype)
+
+        return once(rows)
 
     def gather(self, x: Tensor, sizes: Sequence[int], axis: str, way: str = "forward") -> Tensor:
         """Everyone's rows, [sum(sizes), D], for own rows x [n, D]; ``sizes`` [G] are the members' along ``axis``."""

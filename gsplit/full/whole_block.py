@@ -21,7 +21,15 @@ from gsplit.kernels import StoredRows, computed_in, copied, product_dtype
 from gsplit.nn import BatchComm
 from gsplit.nn.neighbourhood import NO_FACTORS, Factors, Neighbourhood, finished, narrows
 from gsplit.nn.rowwise.activation import Finish
-from gsplit.nn.rowwise.dense import SetsOut, is_plain, linear, linear_of_sums, own_and_others, own_beside_others
+from gsplit.nn.rowwise.dense import (
+    Comes,
+    SetsOut,
+    is_plain,
+    linear,
+    linear_of_sums,
+    own_and_others,
+    own_beside_others,
+)
 from gsplit.parallel.checker import CollectiveChecker, Step
 
 
@@ -58,7 +66,7 @@ class WholeBlock(Neighbourhood):
 
     @override
     def mean(self, x: Tensor, *, project: nn.Linear | None = None) -> Tensor:
-        by = Factors(sums=self.in_degrees.clamp(min=1).to(computed_in(x.dtype)).reciprocal_())
+        by = self._of_mean(x)
         return self.projected(x, project, lambda rows: self._summed(rows, by))
 
     @override
@@ -95,8 +103,11 @@ class WholeBlock(Neighbourhood):
             means = [self.mean(x)]  # of which the products have the only reference, and let go of it early
             sets_out = self._sets_out(means[0])
             return own_and_others(x, self.num_destinations, means.pop(), lin_self, lin_neigh, finish, sets_out)
-        own, others = own_beside_others(x, self.num_destinations, lin_self, lin_neigh)
-        return finished(own + self.mean(others), None, finish)
+        late: list[Comes] = []
+        comes = (lambda: late.pop()()) if self._overlaps else None
+        own, others = own_beside_others(x, self.num_destinations, lin_self, lin_neigh, comes)
+        held = late if comes and others.requires_grad else None
+        return finished(own + self._summed(others, self._of_mean(x), late=held), None, finish)
 
     @override
     def attend(
@@ -143,12 +154,20 @@ class WholeBlock(Neighbourhood):
     def _sets_out(self, sums: Tensor) -> SetsOut | None:
         """What is told the gradient of sums that this block gave, for it to travel early; None where it does not."""
         args = getattr(sums.grad_fn, "args", None)
-        if not (isinstance(args, _WholeSumArgs) and isinstance(args.operator, GridOperator)):
+        if not (isinstance(args, _WholeSumArgs) and self._overlaps and sums.dtype == product_dtype(sums)):
             return None
-        overlaps = args.operator.overlaps and self.comm.overlaps and sums.dtype == product_dtype(sums)
-        return args.set_out if overlaps else None
+        return args.set_out
 
-    def _summed(self, x: Tensor, by: Factors, *, weighted: bool = False) -> Tensor:
+    @property
+    def _overlaps(self) -> bool:
+        """Whether gradients of rows travel while something else is computed in backward."""
+        return isinstance(self.operator, GridOperator) and self.operator.overlaps and self.comm.overlaps
+
+    def _of_mean(self, x: Tensor) -> Factors:
+        """The factors of a mean over rows like ``x``."""
+        return Factors(sums=self.in_degrees.clamp(min=1).to(computed_in(x.dtype)).reciprocal_())
+
+    def _summed(self, x: Tensor, by: Factors, *, weighted: bool = False, late: list[Comes] | None = None) -> Tensor:
         self._check_rows(x)
         comm = self.comm
         if isinstance(self.operator, GridAttention):
@@ -158,8 +177,10 @@ class WholeBlock(Neighbourhood):
             operator=self.operator,
             layer=self.layer,
             checker=comm.checker,
+            num_rows=len(x),
             weighted=weighted,
             by=by if comm.overlaps else None,
+            late=late,
         )
         # As of exchanged rows: before a later layer gradients come back on all trainers, or some would wait.
         if not (torch.is_grad_enabled() and (x.requires_grad or self.layer > 1)):
@@ -179,6 +200,8 @@ class _WholeSumArgs:
     operator: Operator
     layer: int
     checker: CollectiveChecker | None
+    num_rows: int
+    """Number of own sources."""
     weighted: bool
     by: Factors | None
     """The factors, where gradients may set out early; None: they do not."""
@@ -186,6 +209,9 @@ class _WholeSumArgs:
     """Gives the gradients that have set out."""
     told: int = 0
     """Where the gradient lies with which they did."""
+    late: list[Comes] | None = None
+    """Takes what waits for the gradient of ``x``, in backward, and gives it, where that is asked for there and what
+    autograd gets is not read; None: autograd gets it."""
 
     def forward(self, x: Tensor, by: Factors) -> Tensor:
         self._enter(Step.EXCHANGE, x)
@@ -197,6 +223,10 @@ class _WholeSumArgs:
             self._check(grad.data_ptr() == self.told)
             return coming()
         self._enter(Step.RETURN, grad)
+        if self.late is not None:
+            assert isinstance(self.operator, GridOperator)
+            self.late.append(self.operator.start_backward(grad, by.turned(), weighted=self.weighted))
+            return grad.new_empty(()).expand(self.num_rows, grad.shape[1])
         return self.operator.backward(grad, by.turned(), weighted=self.weighted)
 
     def set_out(self, grad: Tensor) -> None:

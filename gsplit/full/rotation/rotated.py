@@ -31,8 +31,9 @@ from gsplit.full.moves import Moves, shares
 from gsplit.full.operators import product
 from gsplit.full.rotation.normalised import rms_normalised
 from gsplit.full.rotation.planes import Planes, Roles, roles_of
-from gsplit.full.rotation.skips import Relaid, laid_out
+from gsplit.full.rotation.skips import Relaid, Spread
 from gsplit.full.shards import Shard
+from gsplit.kernels import product_dtype
 from gsplit.nn import Factors, LayeredModel
 from gsplit.nn.rowwise.activation import activated
 from gsplit.nn.rowwise.dense import mapped
@@ -178,13 +179,16 @@ class Rotated:
     ) -> Tensor:
         """Rows [R, D'] that a layer gives, with all that stands behind its product."""
         conv: Any = model.convs[layer - 1]
-        block: Tensor = _Project.apply(summed.sums, conv.lin.weight, conv.bias, self, layer)
-        skip, ends = None, layer == len(self.layers) and model.head is None
-        relaid, roles = self.layers[layer - 1].relaid, roles_of(layer)
+        relaid, roles, spread = self.layers[layer - 1].relaid, roles_of(layer), None
         if relaid is not None:
             assert summed.skipped is not None
-            rows = mapped(summed.skipped, model.skips[layer - 1]).to(block.dtype)
-            skip = laid_out(rows, relaid, self.moves, roles)
+            dtype = torch.promote_types(product_dtype(summed.sums), conv.bias.dtype)  # of what they are added to
+            rows = mapped(summed.skipped, model.skips[layer - 1]).to(dtype)
+            spread = Spread.of(rows, relaid, self.moves, roles)
+        block: Tensor = _Project.apply(summed.sums, conv.lin.weight, conv.bias, self, layer)
+        skip, ends = None, layer == len(self.layers) and model.head is None
+        if spread is not None:
+            skip = spread.laid_out(conv.lin.out_features)
             if ends or not model.residual_after:
                 block, skip = block + skip, None
         if ends:
@@ -253,19 +257,23 @@ class _Aggregate(torch.autograd.Function):
         ctx.rotated, ctx.number, ctx.width = rotated, number, width
         layer, moves = rotated.layers[number - 1], rotated.moves
         rotated.enter(Step.EXCHANGE, number, width, block.dtype)
+        rested = None
+        if layer.relaid is not None:  # beside the sums
+            rested = layer.relaid.start_rested(block.detach(), width, moves, layer.roles)
         rows = _scaled(block.detach(), layer.by.sources)
         blocks = (product(edges, [rows], weight) for edges, weight in layer.pieces)
         sums = _scaled(torch.cat(list(moves.all_reduced(blocks, layer.roles.columns))), layer.by.sums)
-        if layer.relaid is None:
-            return sums, None
-        return sums, layer.relaid.rested(block.detach(), width, moves, layer.roles)
+        return sums, None if rested is None else rested()
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor, of_skipped: Tensor | None) -> tuple[Tensor, None, None, None]:
         layer, rotated = ctx.rotated.layers[ctx.number - 1], ctx.rotated
         rotated.enter(Step.RETURN, ctx.number, ctx.width, grad.dtype)
-        of_sums, moves = _scaled(grad, layer.by.sums), rotated.moves
+        moves, add_back = rotated.moves, None
+        if layer.relaid is not None and of_skipped is not None:
+            add_back = layer.relaid.start_back(of_skipped, moves, layer.roles)
+        of_sums = _scaled(grad, layer.by.sums)
 
         def made() -> Iterator[Tensor]:
             first = 0
@@ -273,8 +281,8 @@ class _Aggregate(torch.autograd.Function):
                 rows = product(edges, [of_sums], weight)
                 if layer.by.sources is not None:
                     rows.mul_(layer.by.sources[first : first + len(rows)].unsqueeze(1))
-                if layer.relaid is not None and of_skipped is not None:
-                    layer.relaid.add_back(rows, of_skipped, moves, layer.roles)
+                if add_back is not None:
+                    add_back(rows)
                 first += len(rows)
                 yield rows
 

@@ -8,6 +8,9 @@ them. So
     forward    taken rows: to_rows (F)  |  projected, where widths differ  |  to_columns (K)  |  gather (F)
     backward   own rows of the gradient: to_rows (K)  |  projected  |  to_columns (F)  |  added to those of the sums
 
+Each but the gather travels beside a product of the layer: ``to_rows (F)`` and its adjoint beside sums by A and A',
+``to_columns (K)`` beside the product by the weights, and its adjoint beside both gradients of that.
+
 Which of these rows each trainer has at rest goes by who owns a vertex on the level of the input: where levels have
 one order, it is the owner. Gradients of the input are added up along R anyway.
 
@@ -16,7 +19,7 @@ Legend: n rows at rest, D columns, R rows of the output's block.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,32 +82,89 @@ class Relaid:
             own=moved(order[first : first + int(gathered[at[roles.features]])]),
         )
 
-    def rested(self, block: Tensor, width: int, moves: Moves, roles: Roles) -> Tensor:
-        """Rows at rest [n, D] of the input's block [.., D'], whose rows have ``width`` columns."""
-        return moves.to_rows(block.index_select(0, self.taken), self.resting, width, axis=roles.features)
+    def start_rested(self, block: Tensor, width: int, moves: Moves, roles: Roles) -> Callable[[], Tensor]:
+        """Begin to bring rows of the input's block [.., D'] to rest, whose rows have ``width`` columns.
 
-    def add_back(self, rows: Tensor, grad: Tensor, moves: Moves, roles: Roles) -> None:
-        """Add gradients of rows at rest [n, D] to those of the input's block [.., D'], in place."""
-        rows.index_add_(0, self.taken, moves.to_columns(grad, self.resting, "backward", axis=roles.features))
+        What is returned waits for them, and gives [n, D].
+        """
+        return moves.start_to_rows(block.index_select(0, self.taken), self.resting, width, axis=roles.features)
+
+    def start_back(self, grad: Tensor, moves: Moves, roles: Roles) -> Callable[[Tensor], None]:
+        """Begin to bring gradients of rows at rest [n, D] to the input's block.
+
+        What is returned waits for them, and adds them to those of the block [.., D'], in place.
+        """
+        columns = moves.start_to_columns(grad, self.resting, "backward", axis=roles.features)
+
+        def add_back(rows: Tensor) -> None:
+            rows.index_add_(0, self.taken, columns())
+
+        return add_back
 
 
-def laid_out(rows: Tensor, relaid: Relaid, moves: Moves, roles: Roles) -> Tensor:
-    """Rows of the output's block [R, D'] for rows at rest [n, D]."""
-    block: Tensor = _LayOut.apply(rows, relaid, moves, roles)
-    return block
+@dataclass(frozen=True, kw_only=True)
+class Spread:
+    """Rows on their way to where a layer's output is."""
+
+    begun: Tensor
+    """Stands for them in autograd, [0]."""
+    box: list[Callable[[], Tensor]]
+    """Gives them; in backward the gradient of those that were given."""
+    relaid: Relaid
+    moves: Moves
+    roles: Roles
+
+    @classmethod
+    def of(cls, rows: Tensor, relaid: Relaid, moves: Moves, roles: Roles) -> Spread:
+        """Let rows at rest [n, D] set out to columns; in backward their gradient is waited for."""
+        box: list[Callable[[], Tensor]] = []
+        return cls(
+            begun=_SetOut.apply(rows, relaid, moves, roles, box), box=box, relaid=relaid, moves=moves, roles=roles
+        )
+
+    def laid_out(self, width: int) -> Tensor:
+        """Rows of the output's block [R, D'], which has ``width`` columns; in backward their gradient sets out."""
+        block: Tensor = _LayOut.apply(self.begun, self.relaid, self.moves, self.roles, self.box, width)
+        return block
 
 
-class _LayOut(torch.autograd.Function):
-    """To columns, and gathered; backward each trainer takes the gradient of what it brought, to rows."""
+class _SetOut(torch.autograd.Function):
+    """Rows at rest set out to columns; backward waits for the gradients that :class:`_LayOut` sent."""
 
     @staticmethod
-    def forward(ctx: Any, rows: Tensor, relaid: Relaid, moves: Moves, roles: Roles) -> Tensor:
-        ctx.relaid, ctx.moves, ctx.roles, ctx.width = relaid, moves, roles, rows.shape[1]
-        columns = moves.to_columns(rows.detach(), relaid.spread, axis=roles.columns)
-        return moves.gather(columns.contiguous(), relaid.gathered, roles.features).index_select(0, relaid.places)
+    def forward(
+        ctx: Any, rows: Tensor, relaid: Relaid, moves: Moves, roles: Roles, box: list[Callable[[], Tensor]]
+    ) -> Tensor:
+        ctx.box = box
+        box.append(moves.start_to_columns(rows.detach(), relaid.spread, axis=roles.columns))
+        return rows.new_empty(0)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
+    def backward(ctx: Any, _: Tensor) -> tuple[Tensor, None, None, None, None]:
+        return ctx.box.pop()(), None, None, None, None
+
+
+class _LayOut(torch.autograd.Function):
+    """Columns that came are gathered; backward each trainer takes the gradient of what it brought, to rows."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        begun: Tensor,
+        relaid: Relaid,
+        moves: Moves,
+        roles: Roles,
+        box: list[Callable[[], Tensor]],
+        width: int,
+    ) -> Tensor:
+        ctx.relaid, ctx.moves, ctx.roles, ctx.box, ctx.width = relaid, moves, roles, box, width
+        columns = box.pop()().contiguous()
+        return moves.gather(columns, relaid.gathered, roles.features).index_select(0, relaid.places)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         relaid, own = ctx.relaid, grad.index_select(0, ctx.relaid.own)
-        return ctx.moves.to_rows(own, relaid.spread, ctx.width, "backward", axis=ctx.roles.columns), None, None, None
+        ctx.box.append(ctx.moves.start_to_rows(own, relaid.spread, ctx.width, "backward", axis=ctx.roles.columns))
+        return grad.new_zeros(0), None, None, None, None, None

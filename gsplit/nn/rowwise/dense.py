@@ -52,6 +52,8 @@ def has_hooks(module: nn.Module) -> bool:
 
 SetsOut: TypeAlias = Callable[[Tensor], None]
 """Is given the gradient of rows, in backward, before those of weights are computed: it travels meanwhile."""
+Comes: TypeAlias = Callable[[], Tensor]
+"""Waits for the gradient of rows, in backward, and gives it: it travels while other gradients are computed."""
 
 
 def linear(x: Tensor, by: nn.Module, bias: Tensor | None = None, finish: Finish | None = None) -> Tensor:
@@ -274,7 +276,9 @@ def own_and_others(
     return out if finish is None else finish(out)
 
 
-def own_beside_others(x: Tensor, num_first: int, lin_self: nn.Linear, lin_neigh: nn.Linear) -> tuple[Tensor, Tensor]:
+def own_beside_others(
+    x: Tensor, num_first: int, lin_self: nn.Linear, lin_neigh: nn.Linear, comes: Comes | None = None
+) -> tuple[Tensor, Tensor]:
     """``lin_self(x[:num_first])`` and ``lin_neigh(x)``, by products of their own, as their gradients are.
 
     Args:
@@ -282,8 +286,9 @@ def own_beside_others(x: Tensor, num_first: int, lin_self: nn.Linear, lin_neigh:
         num_first: number of rows that ``lin_self`` maps, at most n.
         lin_self: linear map from D features.
         lin_neigh: linear map from D features, without bias.
+        comes: gives the gradient of the second, whatever backward gets in its place; None: backward gets it.
     """
-    own, others = _OwnBesideOthers.apply(x, lin_self.weight, lin_self.bias, lin_neigh.weight, num_first)
+    own, others = _OwnBesideOthers.apply(x, lin_self.weight, lin_self.bias, lin_neigh.weight, num_first, comes)
     return own, others
 
 
@@ -336,9 +341,9 @@ class _OwnBesideOthers(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, first: Tensor, bias: Tensor | None, every: Tensor, num_first: int
+        ctx: Any, x: Tensor, first: Tensor, bias: Tensor | None, every: Tensor, num_first: int, comes: Comes | None
     ) -> tuple[Tensor, ...]:
-        ctx.num_first = num_first
+        ctx.num_first, ctx.comes = num_first, comes
         ctx.save_for_backward(x, first, every)
         return F.linear(x[:num_first], first, bias), multiplied([Term(x, every)], None, x.dtype)
 
@@ -348,11 +353,13 @@ class _OwnBesideOthers(torch.autograd.Function):
         x, first, every = ctx.saved_tensors
         of_x, *needs = ctx.needs_input_grad[:4]
         of_first, of_bias = _own_gradients(grad_first, x[: ctx.num_first], needs)
+        if ctx.comes is not None:
+            grad_every = ctx.comes()
         [(grad_x, of_every)], _ = multiplied_back(grad_every, [Back(x, every, of_x, needs[2])], bias=False)
         del x  # before there is another product, where nobody else has it
         if grad_x is not None:
             grad_x[: ctx.num_first] += grad_first @ first
-        return grad_x, of_first, of_bias, of_every, None
+        return grad_x, of_first, of_bias, of_every, None, None
 
 
 def _own_gradients(grad: Tensor, own: Tensor, needs: list[bool]) -> tuple[Tensor | None, Tensor | None]:
