@@ -130,8 +130,8 @@ Rows<Index> rows_from_edges(std::span<const Index> pairs, std::optional<std::spa
       if (repeats == Repeats::keep) {  // seen: edges that have met no reverse edge yet, less 1
         if (!added) {
           ++seen[source];
-        } else if (e >= old && seen[source] >= 0) {
-          --seen[source];  // this edge of the source is the reverse of that one
+        } else if ((e >= old || source == vertex) && seen[source] >= 0) {
+          --seen[source];  // this edge of the source is the reverse of that one, or takes the place of an added loop
           continue;
         }
       } else if (const int64_t kept = seen[source]; kept >= 0) {  // seen: where in the row the source stands

@@ -49,9 +49,9 @@ enum class Repeats { first, sum, mean, max, last, keep };
 /// edges of each row; `weights` [edges] or none. Weights of repeated edges are combined in double precision, in their
 /// order. The edges from `own` on were added to the source before, and those from `old` on are reverse edges; they
 /// follow all others. One is left out where the source has that edge; with Repeats::keep the k-th reverse edge where
-/// the source has a k-th one, and none that was added before. `seen` is [N] and holds -1, before and after. With
-/// `add_loops` a row without a self-loop gets one at its end, of weight 1. Throws std::invalid_argument for an edge
-/// that does not belong.
+/// the source has a k-th one, and of those added before a self-loop alone. `seen` is [N] and holds -1, before and
+/// after. With `add_loops` a row without a self-loop gets one at its end, of weight 1. Throws std::invalid_argument
+/// for an edge that does not belong.
 template <class Index>
 Rows<Index> rows_from_edges(std::span<const Index> pairs, std::optional<std::span<const double>> weights, int64_t own,
                             int64_t old, int64_t first, std::span<const int64_t> degrees, std::span<Index> seen,

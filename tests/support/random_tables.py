@@ -5,13 +5,13 @@ N vertices, E edges. A value is None where there is none, whatever word stands f
 
 from __future__ import annotations
 
+import bz2
 import datetime
 import gzip
 import itertools
-import math
+import lzma
 from dataclasses import dataclass, field
 from decimal import Decimal
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,15 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-GAPS = ("", "NA", "n/a", "NaN", "NULL", "None")
+GAPS, OTHER_GAPS = ("", "NA", "n/a", "NaN", "NULL", "None"), ("", "-", "Missing", "-999")
 WORDS = ("a", "b b", "ü", 'q"uote', "x,y", "two\nlines", "semi;colon", "1", "07", "tab\tbed")
 YES, NO = ("1", "true", "T", "yes", "Y"), ("0", "False", "f", "no", "N")
+DELIMITERS = ",;\t| \x01"
+"""Delimiters of texts: the last is written as two colons."""
+WITHOUT_QUOTES = ",\t|\x01"
+"""Delimiters that no field holds where quotes are characters like others."""
+RULES = ("first", "drop", "sum", "mean", "max", "last", "count", "keep")
+PACKED = (bytes, bytes, gzip.compress, bz2.compress, lzma.compress, *(pa.Codec(c).compress for c in ("zstd", "lz4")))
 TIME_FORMS = ("%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%SZ", "%Y/%m/%d %H:%M:%S", "%Y-%m-%d %H:%M:%S+00")
 UTC = datetime.timezone.utc
 WHOLE_TYPES = (pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint64(), pa.float16(), pa.decimal128(20, 3))
@@ -39,6 +45,8 @@ class Column:
     values: list[Any]
     texts: list[str]
     type: Any
+    form: str = ""
+    """What stands in parentheses behind the kind."""
 
 
 @dataclass
@@ -47,6 +55,8 @@ class Table:
 
     rows: list[int]
     columns: dict[str, Column]
+    side: int | None = None
+    """0 or 1 where all rows are sources or destinations, with ids without the prefix."""
 
 
 @dataclass
@@ -62,6 +72,15 @@ class Case:
     """By vertex: a class by number or name, or a list of names."""
     sets: dict[int, str]
     options: dict[str, Any] = field(default_factory=dict)
+    ends: tuple[str, str] = ("src", "dst")
+    """Names of the columns of an edge."""
+    prefixes: tuple[str, str] = ("", "")
+    """Text before the ids of sources and destinations, which the columns of these names lack."""
+
+    @property
+    def num_vertices(self) -> int:
+        """N."""
+        return len(self.ids)
 
 
 class Drawn:
@@ -85,58 +104,122 @@ class Drawn:
 
     def case(self) -> Case:
         """Draw a graph and its tables."""
-        n, named = int(self.random.integers(4, 11)), self.chance(0.5)
-        style = self.pick(("v {}, {}", "{}", '"{}"', "0{}", "ü{}")) if named else "{}"
-        ids = [style.format(at * 7 if named else at, at) for at in range(n)]
-        order = self.random.permutation(n)
-        chain = [*itertools.pairwise(order), *self.random.integers(0, n, (2 * n, 2))]
-        edges = [(int(u), int(v)) for u, v in chain]
+        n, named = 2 * int(self.random.integers(2, 6)), self.chance(0.5)
+        self._rules = self._rules_of_texts()
+        of_quotes = ("v {}, {}", '"{}"') if self._quote != "none" else ('"{}"',)
+        style = self.pick(("{}", "0{}", "ü{}", *of_quotes)) if named else "{}"
+        if prefixes := ("u:", "item ") if named and self.chance(0.3) else ():
+            ids = [prefixes[at % 2] + style.format(at // 2, at) for at in range(n)]
+        else:
+            ids = [style.format(at * 7 if named else at, at) for at in range(n)]
+        edges = self._edges(n, apart=bool(prefixes))
+        order = list(dict.fromkeys(v for edge in edges for v in edge))
         if named or self._steps:  # vertices are numbered as they appear
-            number = {v: at for at, v in enumerate(dict.fromkeys(v for edge in edges for v in edge))}
+            number = {v: at for at, v in enumerate(order)}
             edges = [(number[u], number[v]) for u, v in edges]
+            ids = [ids[v] for v in order] if named else ids
         weights = [float(self.random.integers(1, 64)) / 8 for _ in edges] if self.chance(0.5) else None
-        kind = self.pick(("numbers", "names", "lists")) if not self._steps else "numbers"
-        labels: dict[int, Any] = {0: "a", 1: "b b"} if kind == "names" else {0: 0, 1: 1}
-        if kind == "lists":
-            labels = {0: ["a", "b"], 1: ["ü"]}
+        labels, kind = self._labels(n)
+        sets = {v: self.pick(("train", "valid", "test")) for v in labels if self.chance(0.8)}
+        adds = not self._steps and self.chance(0.3)
+        sides = [at % 2 for at in order] if prefixes else None
+        features = [self._table(n, f"c{at}", sides) for at in range(self.random.integers(1, 3))]
+        strangers = self._strangers(n, named, features)
+        if adds:
+            ids += strangers[0] if named else map(str, range(n, 1 + max(n - 1, *strangers[1])))
+        options: dict[str, Any] = {
+            "duplicates": self.pick([rule for rule in RULES if not (self._steps and rule == "mean")]),
+            "self_loops": self.pick(("keep", "drop", "add")),
+            "missing": "zero" if self._steps else self.pick(("zero", "mean")),
+            "unknown": "add" if adds else "drop",
+            "ids": "any" if named else "whole",
+            "num_vertices": None if named or adds else n,
+            "undirected": self.chance(0.4),
+            "standardize": not self._steps and self.chance(0.5),
+            **self._rules,
+        }
+        if self.chance(0.3):
+            options["feature_dtype"] = "float64"
+        if kind == "targets":
+            options["task"] = "regression"
+        if prefixes:
+            options |= dict(zip(("source_prefix", "destination_prefix"), prefixes, strict=True))
+        ends = self.pick((("src", "dst"), ("from", "to"), ("u", "v")))
+        return Case(ids, named, edges, weights, features, labels, sets, options, ends, prefixes or ("", ""))
+
+    def _rules_of_texts(self) -> dict[str, Any]:
+        """Flags of how texts are read; what is drawn is written so."""
+        rules: dict[str, Any] = {}
+        self._quote = self.pick(('"', '"', "'", "none"))
+        if self._quote != '"':
+            rules["quote"] = self._quote
+        self._words = [word for word in WORDS if self._quote != "none" or not set(word) & set(",;\t\n|")]
+        self._gaps: tuple[str, ...] = GAPS
+        self._strips = self.chance(0.3)
+        if self._strips:
+            rules["strip"] = True
+        if self.chance(0.3):
+            rules["gaps"], self._gaps = OTHER_GAPS[1:], OTHER_GAPS
+            self._words.append("NA")
+        self.label_gaps: tuple[str, ...] = self._gaps
+        if self.chance(0.3):
+            rules["unlabelled"], self.label_gaps = ("unknown",), (*self._gaps, "Unknown")
+        return rules
+
+    def _edges(self, n: int, *, apart: bool) -> list[tuple[int, int]]:
+        """Edges that each vertex has one of; of those that are told apart even ones are sources, odd ones not."""
+        order = self.random.permutation(n)
+        edges = [*itertools.pairwise(order), *self.random.integers(0, n, (2 * n, 2))]
+        edges += [edges[at] for at in self.random.integers(0, len(edges), 3)]
+        edges = [(int(u), int(v)) for u, v in edges]
+        return [(u - u % 2, v - v % 2 + 1) for u, v in [*edges, *((v, v) for v in range(n))]] if apart else edges
+
+    def _labels(self, n: int) -> tuple[dict[int, Any], str]:
+        """Labels by vertex, and what they are."""
+        kind = self.pick(("numbers", "names", "lists", "targets")) if not self._steps else "numbers"
+        labels: dict[int, Any] = {0: 0, 1: 1}
+        if kind in ("names", "lists"):
+            labels = {0: "a", 1: "b b"} if kind == "names" else {0: ["a", "b"], 1: ["ü"]}
+        names = [word for word in self._words if word in WORDS[:5]]
         for v in range(2, n):
             if self.chance(0.7):
                 labels[v] = {
                     "numbers": int(self.random.integers(0, 4)),
-                    "names": self.pick(WORDS[:5]),
+                    "names": self.pick(names),
                     "lists": self.random.permutation(["a", "b", "ü"])[: self.random.integers(1, 4)].tolist(),
+                    "targets": float(self.random.integers(-9, 9)) / 4,
                 }[kind]
-        sets = {v: self.pick(("train", "valid", "test")) for v in labels if self.chance(0.8)}
-        features = [self._table(n, f"c{at}") for at in range(self.random.integers(1, 3))]
-        options: dict[str, Any] = {
-            "duplicates": self.pick(("drop", "keep")),
-            "self_loops": self.pick(("keep", "drop") if self._steps else ("keep", "drop", "add")),
-            "missing": "zero" if self._steps else self.pick(("zero", "mean")),
-            "unknown": "drop",
-            "ids": "any" if named else "whole",
-            "num_vertices": None if named else n,
-            "undirected": not self._steps and self.chance(0.5),
-            "standardize": not self._steps and self.chance(0.5),
-        }
-        return Case(ids, named, edges, weights, features, labels, sets, options)
+        return labels, kind
 
-    def _table(self, n: int, prefix: str) -> Table:
+    def _strangers(self, n: int, named: bool, tables: list[Table]) -> tuple[list[str], list[int]]:
+        """Ids and numbers of rows that are no vertex's, which become vertices in the order of their appearance."""
+        there = list(dict.fromkeys(v for table in tables for v in table.rows if v >= n))
+        if named:
+            for table in tables:
+                table.rows = [n + there.index(v) if v >= n else v for v in table.rows]
+        return [f"stranger {at}" for at in range(len(there))], [n - 1, *there]
+
+    def _table(self, n: int, prefix: str, sides: list[int] | None) -> Table:
         rows = [int(v) for v in self.random.permutation(n + 2) if v < 3 or self.chance(0.8)]
+        side = None
+        if sides and not self._steps and self.chance(0.5):
+            side = int(self.random.integers(2))
+            rows = [v for v in rows if v < n and sides[v] == side]
         kinds = [self.pick(("number", "number", "category", "code", "bool", "time", "skip")) for _ in range(3)]
         kinds += ["number"]  # one feature at least
-        return Table(rows, {f"{prefix}{at}": self._column(kind, rows) for at, kind in enumerate(kinds)})
+        return Table(rows, {f"{prefix}{at}": self._column(kind, rows) for at, kind in enumerate(kinds)}, side)
 
     def _column(self, kind: str, rows: list[int]) -> Column:
         gaps = [v > 2 and self.chance(0.2) for v in rows]  # some values stay, so that there is a mean
         draw = getattr(self, f"_{'category' if kind in ('code', 'skip') else kind}")
-        values, texts, type_ = draw(len(rows))
+        values, texts, type_, *form = draw(len(rows))
         if self._steps and kind in ("category", "code"):  # a step may have no category of its own
             first = [at for at, v in enumerate(rows) if v < 3]
             kept = [at if v < 3 else self.pick(first) for at, v in enumerate(rows)]
             values, texts = [values[at] for at in kept], [texts[at] for at in kept]
         values = [None if gap else value for value, gap in zip(values, gaps, strict=True)]
-        texts = [self.pick(GAPS) if gap else text for text, gap in zip(texts, gaps, strict=True)]
-        return Column(kind, values, texts, type_)
+        texts = [self.pick(self._gaps) if gap else text for text, gap in zip(texts, gaps, strict=True)]
+        return Column(kind, values, texts, type_, *form)
 
     def _number(self, n: int) -> tuple[list[Any], list[str], Any]:
         style = self.random.integers(4)
@@ -161,19 +244,31 @@ class Drawn:
         if self.chance(0.2):
             values = [str(value) for value in self.random.integers(0, 20, n)]
             return values, values, self.pick((pa.int8(), pa.uint64(), *TEXT_TYPES))
-        values = [self.pick(WORDS) for _ in range(n)]
-        return values, values, self.pick(TEXT_TYPES)
+        values = [self.pick(self._words) for _ in range(n)]
+        return values, [self.padded(value, 0.1) for value in values], self.pick(TEXT_TYPES)
+
+    def padded(self, text: str, share: float = 0.3, *, always: bool = True) -> str:
+        """A text, perhaps with spaces around it; of ids only where they are removed."""
+        return (
+            self.pick((" {}", "{} ", " {} ")).format(text) if self.chance(share * (always or self._strips)) else text
+        )
 
     def _bool(self, n: int) -> tuple[list[Any], list[str], Any]:
         values = [self.chance(0.5) for _ in range(n)]
         return values, [self.pick(YES if value else NO) for value in values], self.pick((pa.bool_(), *TEXT_TYPES))
 
-    def _time(self, n: int) -> tuple[list[Any], list[str], Any]:
+    def _time(self, n: int) -> tuple[Any, ...]:
         seconds = self.random.integers(-(10**9), 2 * 10**9, n)
         values = [datetime.datetime.fromtimestamp(0, UTC) + datetime.timedelta(seconds=int(s)) for s in seconds]
         if self.chance(0.3):
             values = [value.replace(hour=0, minute=0, second=0) for value in values]
             return values, [f"{value:%Y-%m-%d}" for value in values], self.pick((pa.date32(), *TEXT_TYPES))
+        if self.chance(0.3):
+            unit, factor = self.pick((("s", 1), ("ms", 1000), ("us", 10**6)))
+            return values, [str(second * factor) for second in seconds.tolist()], self.pick(TEXT_TYPES), unit
+        if self.chance(0.3):
+            form = self.pick(("%d.%m.%Y %H:%M:%S", "%m/%d/%Y %I:%M:%S %p", "%Y%m%d%H%M%S"))
+            return values, [value.strftime(form) for value in values], self.pick(TEXT_TYPES), form
         types = [pa.timestamp(self.pick(("s", "ms", "us", "ns")), self.pick(ZONES)), *TEXT_TYPES]
         return values, [value.strftime(self.pick(TIME_FORMS)) for value in values], self.pick(types)
 
@@ -181,14 +276,24 @@ class Drawn:
         """Write columns as text or Parquet, somehow; the path with the suffix that it got."""
         if self.chance(0.5):
             return self._write_parquet(path.with_suffix(".parquet"), header, columns)
-        end, bom = self.pick(("\n", "\r\n")), self.pick(("", "\ufeff"))
+        marks = WITHOUT_QUOTES if self._quote == "none" else DELIMITERS[:-1]
+        end, sep = self.pick(("\n", "\r\n")), self.pick(marks)
         frame = pd.DataFrame({name: column.texts for name, column in zip(header, columns, strict=True)}, dtype=str)
-        text = bom + frame.to_csv(
-            index=False, sep=self.pick(",;\t"), lineterminator=end, quoting=self.pick((0, 1)), na_rep=""
+        quoting = 1 if sep == " " else self.pick((0, 1))  # between spaces nothing would be no field
+        written = (
+            {"quoting": 3, "quotechar": '"'}
+            if self._quote == "none"
+            else {"quoting": quoting, "quotechar": self._quote}
         )
-        zipped = self.chance(0.3)
-        path = path.with_suffix(".csv.gz" if zipped else ".csv")
-        path.write_bytes(gzip.compress(text.encode()) if zipped else text.encode())
+        text = frame.to_csv(index=False, sep=sep, lineterminator=end, na_rep="", **written)
+        if sep == ";" and self.chance(0.3):
+            text = f"sep=;{end}{text}"
+        elif self.chance(0.2):
+            text = f"# made by hand{end}{end}{text}"
+        data = text.replace("\x01", "::").encode(self.pick(("utf-8", "utf-8", "utf-8-sig", "utf-16", "utf-32")))
+        pack = self.pick(PACKED)
+        path = path.with_suffix(".csv.gz" if pack is gzip.compress and self.chance(0.5) else ".csv")
+        path.write_bytes(pack(data))
         return path
 
     def _write_parquet(self, path: Path, header: list[str], columns: list[Column]) -> Path:
@@ -224,82 +329,3 @@ def _typed(column: Column, type_: Any) -> Any:
         half, gaps = np.array(floats.to_pylist(), np.float16), floats.is_null().to_numpy(zero_copy_only=False)
         return pa.array(half, mask=gaps)
     return floats.cast(type_)
-
-
-def adjacency(case: Case) -> list[list[tuple[int, float]]]:
-    """The in-neighbours of each vertex, with weights, in their order."""
-    options, n = case.options, len(case.ids)
-    weights = case.weights or [1.0] * len(case.edges)
-    edges = [(u, v, w) for (u, v), w in zip(case.edges, weights, strict=True)]
-    if options["self_loops"] == "drop":
-        edges = [edge for edge in edges if edge[0] != edge[1]]
-    if options["duplicates"] == "drop":
-        edges = list({(u, v): (u, v, w) for u, v, w in reversed(edges)}.values())[::-1]
-        first: dict[tuple[int, int], int] = {}
-        for at, pair in enumerate(case.edges):
-            first.setdefault(pair, at)
-        edges.sort(key=lambda edge: first[edge[:2]])
-    if options["undirected"]:
-        there: dict[tuple[int, int], int] = {}
-        for u, v, _ in edges:
-            there[u, v] = there.get((u, v), 0) + 1
-        met: dict[tuple[int, int], int] = {}
-        for u, v, w in list(edges):
-            met[u, v] = met.get((u, v), 0) + 1
-            if u != v and met[u, v] > there.get((v, u), 0):
-                edges.append((v, u, w))
-    if options["self_loops"] == "add":
-        looped = {u for u, v, _ in edges if u == v}
-        edges += [(v, v, 1.0) for v in range(n) if v not in looped]
-    return [[(u, w) for u, to, w in edges if to == v] for v in range(n)]
-
-
-def features_of(case: Case) -> np.ndarray:
-    """The features [N, D] as pandas makes them, in float32."""
-    n, options = len(case.ids), case.options
-    training = sorted(v for v, name in case.sets.items() if name == "train") or list(range(n))
-    made = []
-    for table in case.features:
-        for column in table.columns.values():
-            if column.kind != "skip":
-                values = pd.Series(column.values, index=table.rows, dtype=object)
-                made += _features(column, values, training, n, options)
-    return np.stack(made, axis=1).astype(np.float32)
-
-
-def _features(column: Column, values: pd.Series, training: list[int], n: int, options: dict) -> list[np.ndarray]:
-    there = values.dropna()
-    names = sorted(set(there)) if column.kind in ("category", "code") else []
-    if column.kind == "category":
-        each = [there.map(lambda value, name=name: float(value == name)) for name in names]
-    elif column.kind == "code":
-        each = [there.map(lambda value: names.index(value) + 1.0)]
-    elif column.kind == "time":
-        each = [there.map(lambda value: value.timestamp() / 86_400)]
-    else:
-        each = [there.map(float)]
-    made = []
-    for some in (series.astype(float).reindex(range(n)) for series in each):
-        of_training = some.loc[training].dropna().tolist()
-        mean = float(sum(map(Fraction, of_training)) / max(1, len(of_training)))
-        deviation = math.sqrt(math.fsum((x - mean) ** 2 for x in of_training) / max(1, len(of_training)))
-        filled = some.fillna(mean if options["missing"] == "mean" and column.kind != "code" else 0.0).to_numpy()
-        if options["standardize"] and column.kind in ("number", "time"):
-            filled = (filled - mean) / (deviation if deviation > 1e-12 * abs(mean) else 1.0)
-        made.append(filled)
-    return made
-
-
-def lacks_moments(case: Case) -> bool:
-    """Return whether a mean is wanted of a column without a value among the training vertices."""
-    training = {v for v, name in case.sets.items() if name == "train"} or set(range(len(case.ids)))
-    options = case.options
-    for table in case.features:
-        for column in table.columns.values():
-            takes = (options["missing"] == "mean" and column.kind not in ("code", "skip")) or (
-                options["standardize"] and column.kind in ("number", "time")
-            )
-            there = {v for v, value in zip(table.rows, column.values, strict=True) if value is not None}
-            if takes and not there & training:
-                return True
-    return False

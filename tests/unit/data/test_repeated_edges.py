@@ -316,6 +316,12 @@ def test_a_sum_beyond_float32_is_refused():
         ([(0, 1, 2)], {"undirected": True}, [(1, 0, 5), (1, 2, 7)], [[(1, 5)], [(0, 2), (2, 7)], [(1, 7)]]),
         ([(0, 1, 2.5)], {"undirected": True}, [(2, 0, 1)], [[(2, 1), (1, 2.5)], [(0, 2.5)], [(0, 1)]]),
         ([(0, 1, 2)], {"self_loops": "add"}, [(1, 1, 5), (0, 0, 3)], [[(0, 3)], [(0, 2), (1, 5)]]),
+        (
+            [(0, 1, 2)],
+            {"self_loops": "add", "duplicates": "keep"},
+            [(1, 1, 5), (1, 1, 6)],
+            [[(0, 1)], [(0, 2), (1, 5), (1, 6)]],
+        ),
         ([(0, 1, 2)], {}, [(0, 1, 5)], [[], [(0, 2)]]),
         # both directions come as often as the more frequent one, and the weights are those that all at once have
         (
