@@ -1,4 +1,4 @@
-"""Sums over edges, forward and backward: which kernels compute them; and rows that are read where they lie."""
+"""Which kernels take sums over edges, and normalise rows, forward and backward; rows that are read where they lie."""
 
 from __future__ import annotations
 
@@ -9,9 +9,14 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from gsplit.device import accelerator
 from gsplit.kernels.compiled import Compiled
+from gsplit.kernels.compiled_norms import CompiledNorms
 from gsplit.kernels.core import DTYPES, Core
+from gsplit.kernels.core_norms import CoreNorms
 from gsplit.kernels.library import Library
+from gsplit.kernels.library_norms import LibraryNorms
+from gsplit.kernels.normalising import BATCH, Normalising
 from gsplit.kernels.sizes import ShapeKernels
 from gsplit.kernels.stored_rows import StoredRows, copied
 from gsplit.kernels.sums import SHORT, Edges, Kernels, Sums, computed_in, core_rests
@@ -27,6 +32,7 @@ __all__ = [
     "in_core",
     "kernels_for",
     "library_alone",
+    "normalising_for",
     "product_dtype",
 ]
 
@@ -34,6 +40,9 @@ _CORE = Core()
 _LIBRARY = Library()
 _COMPILED = Compiled()
 _SIZES = ShapeKernels()
+_CORE_NORMS = CoreNorms()
+_LIBRARY_NORMS = LibraryNorms()
+_COMPILED_NORMS = CompiledNorms(_COMPILED.drives)
 
 
 @contextmanager
@@ -62,6 +71,24 @@ def product_dtype(x: Tensor | StoredRows) -> torch.dtype:
 def kernels_for(x: Tensor) -> Kernels:
     """Choose what sums rows like ``x``: the core where it can, a GPU's compiled kernel, or PyTorch."""
     return _CORE if in_core(x) else _elsewhere(x)
+
+
+def normalising_for(x: Tensor, kind: int) -> Normalising | None:
+    """Choose what normalises rows like ``x`` [n, D] in passes of its own; None: PyTorch's modules do.
+
+    Args:
+        x: the rows.
+        kind: of the normalisation. Of a batch all kernels of a kind of device add up the same sums of the trainers,
+            whichever of them are there.
+    """
+    if computed_in(x.dtype) != torch.float32 or x.dim() != 2:
+        return None
+    if in_core(x):
+        return _CORE_NORMS
+    if _COMPILED_NORMS.takes(x):
+        return _COMPILED_NORMS
+    on_device = accelerator.is_one(x.device) or x.is_meta or core_rests[0]
+    return _LIBRARY_NORMS if kind == BATCH and on_device else None
 
 
 def _elsewhere(x: Tensor) -> Kernels:

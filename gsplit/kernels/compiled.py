@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import logging
 import re
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -28,38 +29,79 @@ FIRST = "sums over edges are PyTorch's own: "
 logger = logging.getLogger(__name__)
 
 
-class Compiled(Library):
-    """Sums by a kernel of Triton's (:mod:`gsplit.kernels.segment_sums`), forward and backward; the rest as it was.
+class GivesUp:
+    """Kernels that may not be to be had: the first of them that cannot be made ends all, and one line says why.
 
-    Where it cannot be compiled, or gives other sums than PyTorch's operations do, a warning says so, and those take
-    its place as long as the process lives. A device that an earlier launch broke says so at the next one of
-    any kernel: that is raised.
+    A device that an earlier launch broke says so at the next one of any kernel: that is raised.
     """
+
+    first: str
+    """How the line begins."""
+    what: str
+    """How the line calls what is computed."""
 
     def __init__(self) -> None:
         self._works = True
         self._checked = False
 
-    def takes(self, x: Tensor) -> bool:
-        """Return whether the kernel sums rows like ``x``: on a device that Triton drives, in a type that it has."""
-        return self._works and accelerator.is_one(x.device) and x.dtype in DTYPES and self._tried(x.device)
+    def _tried(self, device: torch.device) -> bool:
+        """Return whether kernels work on a device, where what they gave at first was right."""
+        if not self._checked:
+            self._checked = True
+            self._check(device)
+        return self._works
 
-    @override
-    def sum(self, sums: Sums) -> None:
+    def _check(self, device: torch.device) -> None:
+        """Compute something small, and give up where it is wrong; this compiles kernels, and waits for them."""
+        raise NotImplementedError
+
+    def _made(self, launch: Callable[[], None], *, raises: bool = False) -> bool:
+        """Launch kernels, unless given up; return whether they could be.
+
+        ``raises``: what they read may be gone, so that nobody could compute it in their place.
+        """
         if self._works:
             try:
-                from gsplit.kernels.segment_sums import sum_rows
-
-                return sum_rows(sums)
+                launch()
             except Exception as error:  # of Triton's compiler, of the C compiler that it calls, of its cache on disk
-                if is_out_of_memory(error) or is_of_a_broken_device(error):
+                if raises or is_out_of_memory(error) or is_of_a_broken_device(error):
                     raise
-                self._give_up(f"the kernel for them cannot be made here ({type(error).__name__}: {error})")
-        super().sum(sums)
+                self._give_up(f"the kernel for {self.what} cannot be made here ({type(error).__name__}: {error})")
+        return self._works
 
     def _give_up(self, reason: str) -> None:
         self._works = False
-        logger.warning("%s%s", FIRST, reason)
+        logger.warning("%s%s", self.first, reason)
+
+
+class Compiled(GivesUp, Library):
+    """Sums by a kernel of Triton's (:mod:`gsplit.kernels.segment_sums`), forward and backward; the rest as it was.
+
+    Where it cannot be compiled, or gives other sums than PyTorch's operations do, a warning says so, and those take
+    its place as long as the process lives.
+    """
+
+    first = FIRST
+    what = "them"
+
+    def takes(self, x: Tensor) -> bool:
+        """Return whether the kernel sums rows like ``x``: on a device that Triton drives, in a type that it has."""
+        fits = self._works and accelerator.is_one(x.device) and x.dtype in DTYPES
+        return fits and self.drives(x.device) and self._tried(x.device)
+
+    def drives(self, device: torch.device) -> bool:
+        """Return whether Triton drives devices like this one."""
+        return self._driven == device.type
+
+    @override
+    def sum(self, sums: Sums) -> None:
+        def launch() -> None:
+            from gsplit.kernels.segment_sums import sum_rows
+
+            sum_rows(sums)
+
+        if not self._made(launch):
+            super().sum(sums)
 
     @functools.cached_property
     def _driven(self) -> str | None:
@@ -73,13 +115,7 @@ class Compiled(Library):
             logger.log(level, "%sTriton drives no device here (%s: %s)", FIRST, type(error).__name__, error)
         return None
 
-    def _tried(self, device: torch.device) -> bool:
-        """Return whether Triton drives devices like this one, and a first small sum was right."""
-        if self._driven == device.type and not self._checked:
-            self._checked = True
-            self._check(device)
-        return self._works and self._driven == device.type
-
+    @override
     def _check(self, device: torch.device) -> None:
         """Hold a first small sum against that of PyTorch's operations; this compiles a kernel, and waits for it."""
         random = torch.Generator().manual_seed(0)

@@ -14,18 +14,18 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from gsplit.kernels import computed_in
+from gsplit.kernels.normalising import BATCH, Normalising
 from gsplit.nn.exchange import BatchComm
 from gsplit.nn.rowwise.activation import Finish
 from gsplit.nn.rowwise.norms import (
     Statistics,
     behind_of,
-    column_sums,
     ended,
-    fits_core,
     goes_along,
+    is_plain,
+    kernels_of,
     normalised_batch,
     normalised_rows,
-    normalises,
 )
 from gsplit.nn.rowwise.products import Keeps
 
@@ -53,8 +53,9 @@ class BatchNorm(nn.BatchNorm1d):
         """Normalise the rows x [n, D] of this trainer; in training by the statistics of all trainers' rows."""
         if not self.takes_statistics:
             return super().forward(x)
-        if fits_core(self, x, BatchNorm):  # hooks or none, so that all trainers add up the same sums
-            return self.in_one_pass(x)
+        kernels = kernels_of(self, x, BATCH, BatchNorm)
+        if kernels is not None:  # hooks or none, so that all trainers add up the same sums
+            return self.in_passes(kernels, x)
         if x.dtype != (wide := computed_in(x.dtype)):  # as PyTorch's own: statistics of short types are float32
             return self.forward(x.to(wide)).to(x.dtype)
         ones = x.new_ones(x.shape[0], 1)
@@ -70,27 +71,34 @@ class BatchNorm(nn.BatchNorm1d):
         """True where rows are normalised by themselves, as in training, and not by what was remembered."""
         return self.training or self.running_mean is None
 
-    def in_one_pass(
-        self, x: Tensor, finish: Finish | None = None, skip: Tensor | None = None, *, overwrites: bool = False
+    def in_passes(
+        self,
+        kernels: Normalising,
+        x: Tensor,
+        finish: Finish | None = None,
+        skip: Tensor | None = None,
+        *,
+        overwrites: bool = False,
     ) -> Tensor:
-        """Rows [n, D] as :func:`normalised` gives them, by passes of the core."""
-        behind, left = behind_of(finish, x, overwrites=overwrites)
+        """Rows [n, D] as :func:`normalised` gives them, by passes of kernels."""
+        behind, left = behind_of(finish, kernels, overwrites=overwrites)
         along = goes_along(skip, x, left)
         comm = None if self.comm is None or self.comm.world == 1 else self.comm
-        statistics = None if behind.keeps is Keeps.NOTHING else self._statistics(x)
+        statistics = None if behind.keeps is Keeps.NOTHING else self._statistics(kernels, x)
         token = None if comm is None or not behind.trains else comm.token
         added = skip if along else None
-        out, token = normalised_batch(x, self.weight, self.bias, added, statistics, behind, token)
+        out, token = normalised_batch(x, self.weight, self.bias, added, kernels, statistics, behind, token)
         if comm is not None and token is not None:
             comm.token = token
         return ended(out, left, None if along else skip)
 
     @torch.no_grad()
-    def _statistics(self, x: Tensor) -> Statistics:
+    def _statistics(self, kernels: Normalising, x: Tensor) -> Statistics:
         """Statistics of all trainers' rows, which are remembered in training."""
         number = torch.tensor([float(len(x))], dtype=torch.float32, device=x.device)
-        mean, count, some = self._mean(torch.cat([column_sums(x), number]))
-        variance = self._over_trainers(column_sums(x, mean)) / count
+        own = kernels.column_sums(x)
+        mean, count, some = self._mean(torch.cat([own.values, number]))
+        variance = self._over_trainers(own.squares_over(mean)) / count
         self._remember(mean, variance, count, some)
         summed = (lambda sums: sums) if self.comm is None else self.comm.sum_of_backward()
         return Statistics(mean=mean, factor=(variance + self.eps).rsqrt(), count=count, summed=summed)
@@ -129,7 +137,7 @@ class BatchNorm(nn.BatchNorm1d):
 def normalised(
     norm: nn.Module, x: Tensor, finish: Finish | None = None, skip: Tensor | None = None, *, overwrites: bool = False
 ) -> Tensor:
-    """``finish(norm(x)) + skip`` for rows [n, D], in one pass of the core where it can, and in one backward.
+    """``finish(norm(x)) + skip`` for rows [n, D], in one pass of a kernel where there is one, and in one backward.
 
     Of shorter types it is taken in float32, and rounded once.
 
@@ -141,8 +149,10 @@ def normalised(
         overwrites: whether nobody else reads the rows where a layer is computed again: backward then writes gradients
             over them.
     """
-    if isinstance(norm, BatchNorm) and norm.takes_statistics and normalises(norm, x, BatchNorm):
-        return norm.in_one_pass(x, finish, skip, overwrites=overwrites)
+    if isinstance(norm, BatchNorm) and norm.takes_statistics and is_plain(norm):
+        kernels = kernels_of(norm, x, BATCH, BatchNorm)
+        if kernels is not None:
+            return norm.in_passes(kernels, x, finish, skip, overwrites=overwrites)
     if (rows := normalised_rows(norm, x, finish, skip, overwrites=overwrites)) is not None:
         return rows
     if isinstance(norm, nn.Identity) or x.dtype == (wide := computed_in(x.dtype)):

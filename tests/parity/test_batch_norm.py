@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -9,10 +10,13 @@ import torch
 from support.steps import CPU
 from torch import nn
 
+from gsplit.kernels import library_alone
 from gsplit.nn import BatchComm, BatchNorm, ExchangeCounters
 from gsplit.nn.norm import convert_batch_norms
 
 ROWS = 12
+WAYS = [(torch.float64, False), (torch.float32, False), (torch.float32, True)]
+"""A type of rows, and whether PyTorch's operations compute alone."""
 
 
 def rows():
@@ -45,25 +49,27 @@ def test_equals_pytorch_where_all_rows_are_here(options):
     torch.testing.assert_close(ours(rows()), theirs(rows()), rtol=1e-12, atol=1e-12)
 
 
-def normalised(member, counts, dtype):
+def normalised(member, counts, dtype, library):
     """This trainer's rows normalised with those of the others, gradients, and the running variance.
 
-    Rows in float32 are normalised by the core, which adds up gradients of all trainers' rows in one message.
+    Rows in float32 are normalised in passes, by the core or by PyTorch's operations, which add up gradients of all
+    trainers' rows in one message.
     """
     begin = sum(counts[: member.rank])
     x = rows()[begin : begin + counts[member.rank]].to(dtype).requires_grad_()
     torch.manual_seed(2)
     norm = both()[0].to(dtype)
     norm.comm = BatchComm(member.group, ExchangeCounters(), CPU)
-    out = norm(x)
+    with library_alone() if library else nullcontext():
+        out = norm(x)
     norm.comm.tie((out**3).sum()).backward()
     return out.detach(), x.grad, norm.running_var, norm.weight.grad, norm.bias.grad
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize(("dtype", "library"), WAYS)
 @pytest.mark.parametrize("counts", [(5, 7), (0, 12), (4, 0, 8), (1, 2, 3, 6)])
-def test_rows_of_all_trainers_count(pool, counts, dtype):
-    results = pool.run(len(counts), normalised, counts, dtype)
+def test_rows_of_all_trainers_count(pool, counts, dtype, library):
+    results = pool.run(len(counts), normalised, counts, dtype, library)
     bound = 1e-10 if dtype == torch.float64 else 2e-5
     torch.manual_seed(2)
     _, theirs = both()

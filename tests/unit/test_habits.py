@@ -46,7 +46,8 @@ KIND = b"cuda"
 MAY_NAME_IT = (
     *("gsplit/device/", "gsplit/config/parallel.py", "tools/"),
     *("tests/accelerator/", "tests/simulator/", "tests/unit/device/", "tests/unit/kernels/"),
-    *("tests/support/devices.py", "tests/unit/test_cuda_dry.py", "tests/cli/test_commands_of_docs.py"),
+    *("tests/support/devices.py", "tests/support/targets.py"),
+    *("tests/unit/test_cuda_dry.py", "tests/cli/test_commands_of_docs.py"),
     "tests/unit/test_habits.py",
     *("CHANGELOG.md", "CONTRIBUTING.md", "Makefile"),
 )

@@ -14,9 +14,9 @@ from torch.autograd.function import once_differentiable
 
 import gsplit._core as _core
 from gsplit.kernels import computed_in, in_core
+from gsplit.kernels.masks import kept
 from gsplit.kernels.sums import SHORT
 from gsplit.nn.rowwise.dense import has_hooks
-from gsplit.nn.rowwise.masks import kept
 from gsplit.nn.rowwise.products import Keeps, Pass, signs_of
 
 ACTIVATIONS: dict[Callable[..., Tensor], int] = {torch.relu: 1, F.relu: 1, F.elu: 2}
@@ -97,7 +97,11 @@ class Finish:
 
     def in_pass(self, x: Tensor) -> Pass | None:
         """Return what the core is told, for rows like ``x`` [n, D]; None where a pass of its own has to follow."""
-        if ACTIVATIONS.get(self.activation) != RELU or not in_core(x) or not _is_plain(self.dropout):
+        return self.as_pass() if in_core(x) else None
+
+    def as_pass(self) -> Pass | None:
+        """Return what kernels are told, with a new seed; None where they do not know what stands here."""
+        if ACTIVATIONS.get(self.activation) != RELU or not _is_plain(self.dropout):
             return None
         drop = self.dropout.p if _drops(self.dropout) else 0.0
         return Pass(RELU, drop, int(torch.randint(2**62, ())) if drop else 0)

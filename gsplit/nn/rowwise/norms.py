@@ -1,9 +1,9 @@
-"""Normalisation of rows and what stands behind it, in one pass of the core, and in one backward (``csrc/norms.hpp``).
+"""Normalisation of rows and what stands behind it, in one pass of a kernel, and in one backward.
 
 RMSNorm (Zhang and Sennrich, NeurIPS 2019) and LayerNorm (Ba, Kiros and Hinton, 2016) as PyTorch has them, of each row
-by itself; and by numbers of each column, which a batch gives. Kept for backward is what was normalised, and a bit for
-each value that says what ReLU and dropout let through. Rows are float32 or bfloat16 on the CPU, what is computed of
-them float32; all else is PyTorch's.
+by itself; and by numbers of each column, which a batch gives. On the CPU the core computes it, of float32 and of
+bfloat16 (``csrc/norms.hpp``), on GPUs a kernel of Triton's (:mod:`gsplit.kernels.norm_rows`); all else is PyTorch's.
+Kept for backward is what was normalised, and on the CPU a bit for each value: what ReLU and dropout let through.
 """
 
 from __future__ import annotations
@@ -16,15 +16,12 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-import gsplit._core as _core
-from gsplit.kernels import computed_in, in_core
-from gsplit.kernels.sums import whole_rows
+from gsplit.kernels import normalising_for
+from gsplit.kernels.normalising import BATCH, LAYER, RMS, Normaliser, Normalising, sums_like
 from gsplit.nn.rowwise.activation import NO_ACTIVATION, Finish
 from gsplit.nn.rowwise.dense import has_hooks
 from gsplit.nn.rowwise.products import Keeps, Pass, room_like
 
-RMS, LAYER, BATCH = 0, 1, 2
-"""Normalisations, by the core's numbers."""
 PLAIN = Pass(NO_ACTIVATION, 0.0, 0)
 
 
@@ -40,53 +37,51 @@ class Behind(NamedTuple):
     trains: bool = True
     """Whether there will be a backward."""
 
-    def signs_like(self, x: Tensor) -> Tensor | None:
-        """Room for a bit for each value of rows [n, D], where the activation wants one."""
-        if self.finish.activation == NO_ACTIVATION or not self.trains:
-            return None
-        return x.new_empty((len(x), -(-x.shape[1] // 8)), dtype=torch.uint8)
 
-
-def behind_of(finish: Finish | None, x: Tensor, *, overwrites: bool = False) -> tuple[Behind, Finish | None]:
-    """Return what of ``finish`` goes into the pass of a normalisation of rows like ``x`` [n, D], and what is left.
+def behind_of(
+    finish: Finish | None, kernels: Normalising, *, overwrites: bool = False
+) -> tuple[Behind, Finish | None]:
+    """Return what of ``finish`` goes into the pass of a normalisation, and what is left.
 
     Args:
         finish: what stands behind it; None: nothing.
-        x: the rows.
+        kernels: that normalise.
         overwrites: whether nobody else reads the rows where a layer is computed again.
     """
-    trains, in_pass = torch.is_grad_enabled(), None if finish is None else finish.in_pass(x)
+    trains = torch.is_grad_enabled()
+    in_pass = finish.as_pass() if finish is not None and kernels.finishes else None
     if finish is None or in_pass is None:
         return Behind(trains=trains), finish
     return Behind(in_pass, finish.keeps, overwrites and finish.keeps is Keeps.SIGNS, trains), None
 
 
-def normalises(norm: nn.Module, x: Tensor, *classes: type[nn.Module]) -> bool:
-    """Return whether calling a normalisation does what the core does of rows like ``x`` [n, D], and nothing else.
+def is_plain(norm: nn.Module) -> bool:
+    """Return whether calling a normalisation does what its class does, and nothing else."""
+    return "forward" not in vars(norm) and not has_hooks(norm)
+
+
+def kernels_of(norm: nn.Module, x: Tensor, kind: int, *classes: type[nn.Module]) -> Normalising | None:
+    """Return kernels that do what a normalisation's class does of rows like ``x``, whatever its hooks; None: none do.
 
     Args:
         norm: any module.
-        x: the rows.
-        classes: of normalisations that are meant; what is derived from one is not.
+        x: the rows [n, D].
+        kind: of the normalisation.
+        classes: that are meant; what is derived from one is not.
     """
-    return fits_core(norm, x, *classes) and "forward" not in vars(norm) and not has_hooks(norm)
-
-
-def fits_core(norm: nn.Module, x: Tensor, *classes: type[nn.Module]) -> bool:
-    """Return whether the core does what a normalisation's class does, as :func:`normalises`, whatever its hooks."""
-    if type(norm) not in classes:
-        return False
+    if type(norm) not in classes or x.dim() != 2 or not x.shape[1]:
+        return None
     weights = [each for each in (norm.weight, getattr(norm, "bias", None)) if each is not None]
     fits = all(
         isinstance(each, Tensor) and each.dtype == torch.float32 and each.shape == x.shape[1:] for each in weights
     )
-    return fits and in_core(x) and computed_in(x.dtype) == torch.float32 and x.dim() == 2 and x.shape[1] > 0
+    return normalising_for(x, kind) if fits else None
 
 
 def normalised_rows(
     norm: nn.Module, x: Tensor, finish: Finish | None, skip: Tensor | None, *, overwrites: bool
 ) -> Tensor | None:
-    """``finish(norm(x)) + skip`` of a normalisation of each row by itself; None: the core does not take it.
+    """``finish(norm(x)) + skip`` of a normalisation of each row by itself; None: no kernel takes it.
 
     Args:
         norm: any module.
@@ -95,16 +90,18 @@ def normalised_rows(
         skip: [n, D], added last; None: nothing.
         overwrites: whether nobody else reads the rows where a layer is computed again.
     """
-    if not normalises(norm, x, nn.LayerNorm, nn.RMSNorm):
+    number = LAYER if isinstance(norm, nn.LayerNorm) else RMS
+    kernels = kernels_of(norm, x, number, nn.LayerNorm, nn.RMSNorm)
+    if kernels is None or not is_plain(norm):
         return None
     assert isinstance(norm, (nn.LayerNorm, nn.RMSNorm))
     if norm.normalized_shape != tuple(x.shape[1:]):
         return None
-    number = LAYER if isinstance(norm, nn.LayerNorm) else RMS
     eps = torch.finfo(torch.float32).eps if norm.eps is None else norm.eps
-    bias, (behind, left) = getattr(norm, "bias", None), behind_of(finish, x, overwrites=overwrites)
+    bias, (behind, left) = getattr(norm, "bias", None), behind_of(finish, kernels, overwrites=overwrites)
     along = goes_along(skip, x, left)
-    rows: Tensor = _Normalised.apply(x, norm.weight, bias, skip if along else None, number, eps, behind)
+    about = kernels, number, eps, behind
+    rows: Tensor = _Normalised.apply(x, norm.weight, bias, skip if along else None, *about)
     return ended(rows, left, None if along else skip)
 
 
@@ -129,41 +126,29 @@ class _Normalised(torch.autograd.Function):
         weight: Tensor | None,
         bias: Tensor | None,
         skip: Tensor | None,
-        number: int,
+        kernels: Normalising,
+        kind: int,
         eps: float,
         behind: Behind,
     ) -> Tensor:
-        ctx.number, ctx.eps, ctx.behind, ctx.signs = number, eps, behind, None
-        ctx.save_for_backward(x, weight)
+        ctx.kernels, ctx.kind, ctx.eps, ctx.behind, ctx.kept = kernels, kind, eps, behind, None
+        ctx.save_for_backward(x, weight, _asked_for(bias, kernels, behind))
         if behind.keeps is Keeps.NOTHING:
             return _nothing_like(x)
-        ctx.signs, out = behind.signs_like(x), torch.empty_like(x, memory_format=torch.contiguous_format)
-        columns = _column(weight), _column(bias), None
-        _normalise(x, number, eps, columns, behind.finish, out, ctx.signs, skip)
+        by = Normaliser(kind=kind, eps=eps, weight=weight, bias=bias, behind=behind.finish)
+        out, ctx.kept = kernels.forward(x, by, skip, keeps=behind.trains)
         return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        x, weight = ctx.saved_tensors
+        x, weight, bias = ctx.saved_tensors
         of_x = room_like(x, ctx.behind.overwrites)
-        of_weight, of_bias = (
-            x.new_empty(x.shape[1], dtype=torch.float32) if wanted else None for wanted in ctx.needs_input_grad[1:3]
-        )
-        _core.normalise_backward(
-            whole_rows(x),
-            ctx.number,
-            ctx.eps,
-            _column(weight),
-            ctx.behind.finish,
-            ctx.signs,
-            whole_rows(grad),
-            of_x,
-            of_weight,
-            of_bias,
-            threads=torch.get_num_threads(),
-        )
-        return of_x, of_weight, of_bias, grad if ctx.needs_input_grad[3] else None, None, None, None
+        wanted = ctx.needs_input_grad[1:3]
+        of_weight, of_bias = (sums_like(x, x.shape[1]) if each else None for each in wanted)
+        by = Normaliser(kind=ctx.kind, eps=ctx.eps, weight=weight, bias=bias, behind=ctx.behind.finish)
+        ctx.kernels.backward(x, by, ctx.kept, grad, of_x, of_weight, of_bias)
+        return of_x, of_weight, of_bias, grad if ctx.needs_input_grad[3] else None, None, None, None, None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,12 +164,10 @@ class Statistics:
     summed: Callable[[Tensor], Tensor]
     """Adds up numbers of all trainers in backward, which every one of them calls."""
 
-
-def column_sums(x: Tensor, mean: Tensor | None = None) -> Tensor:
-    """Sums of columns of rows [n, D], float32 [D]: of values, or of the squares of what they are over a mean."""
-    out = x.new_empty(x.shape[1], dtype=torch.float32)
-    _core.batch_sums(whole_rows(x), mean, out, threads=torch.get_num_threads())
-    return out
+    def normaliser(self, weight: Tensor | None, bias: Tensor | None, behind: Behind) -> Normaliser:
+        """Return what rows are normalised by, with weight and bias [D] and what stands behind."""
+        scaled = self.factor if weight is None else self.factor * weight.detach()
+        return Normaliser(kind=BATCH, weight=scaled, bias=bias, mean=self.mean, behind=behind.finish)
 
 
 def normalised_batch(
@@ -192,6 +175,7 @@ def normalised_batch(
     weight: Tensor | None,
     bias: Tensor | None,
     skip: Tensor | None,
+    kernels: Normalising,
     statistics: Statistics | None,
     behind: Behind,
     token: Tensor | None,
@@ -202,6 +186,7 @@ def normalised_batch(
         x: [n, D].
         weight, bias: [D]; None: 1, and 0.
         skip: [n, D], added last; None: nothing.
+        kernels: that normalise.
         statistics: of all rows; None where nothing is asked for, as they were known before.
         behind: what stands behind it.
         token: that chains the sums of backward to other collectives (:class:`gsplit.nn.exchange.BatchComm`).
@@ -209,7 +194,7 @@ def normalised_batch(
     Returns:
         The rows [n, D], and the token that the next collective takes.
     """
-    out, token = _NormalisedBatch.apply(x, weight, bias, skip, token, statistics, behind)
+    out, token = _NormalisedBatch.apply(x, weight, bias, skip, token, kernels, statistics, behind)
     return out, token
 
 
@@ -224,56 +209,38 @@ class _NormalisedBatch(torch.autograd.Function):
         bias: Tensor | None,
         skip: Tensor | None,
         token: Tensor | None,
+        kernels: Normalising,
         statistics: Statistics | None,
         behind: Behind,
     ) -> tuple[Tensor, Tensor | None]:
-        ctx.statistics, ctx.behind, ctx.signs = statistics, behind, None
-        ctx.save_for_backward(x, weight)
+        ctx.kernels, ctx.statistics, ctx.behind, ctx.kept = kernels, statistics, behind, None
+        ctx.save_for_backward(x, weight, _asked_for(bias, kernels, behind))
         token = None if token is None else token.clone()
         if statistics is None:
             return _nothing_like(x), token
-        ctx.signs, out = behind.signs_like(x), torch.empty_like(x, memory_format=torch.contiguous_format)
-        columns = _scaled(statistics, weight), _column(bias), statistics.mean
-        _normalise(x, BATCH, 0.0, columns, behind.finish, out, ctx.signs, skip)
+        by = statistics.normaliser(weight, bias, behind)
+        out, ctx.kept = kernels.forward(x, by, skip, keeps=behind.trains)
         return out, token
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor, grad_token: Tensor | None) -> tuple[Tensor | None, ...]:
-        (x, weight), by, finish = ctx.saved_tensors, ctx.statistics, ctx.behind.finish
-        rows, gradients, threads = whole_rows(x), whole_rows(grad), torch.get_num_threads()
-        own = x.new_empty((2, x.shape[1]), dtype=torch.float32)
-        _core.batch_backward_sums(rows, by.mean, finish, ctx.signs, gradients, own[0], own[1], threads=threads)
+        (x, weight, bias), by, kernels = ctx.saved_tensors, ctx.statistics, ctx.kernels
+        given = x, by.normaliser(weight, bias, ctx.behind), ctx.kept, grad
+        own = kernels.batch_sums_backward(*given)
         slope, shift = by.summed(own) / by.count
         slope = slope * by.factor.square()
         of_x = room_like(x, ctx.behind.overwrites)
-        columns = _scaled(by, weight), by.mean
-        _core.batch_backward(rows, *columns, finish, ctx.signs, gradients, shift, slope, of_x, threads=threads)
+        kernels.batch_backward(*given, shift, slope, of_x)
         of_weight = own[0] * by.factor if ctx.needs_input_grad[1] else None
         of_bias = own[1].clone() if ctx.needs_input_grad[2] else None
-        return of_x, of_weight, of_bias, grad if ctx.needs_input_grad[3] else None, grad_token, None, None
+        of_skip = grad if ctx.needs_input_grad[3] else None
+        return of_x, of_weight, of_bias, of_skip, grad_token, None, None, None
 
 
-def _normalise(
-    x: Tensor,
-    number: int,
-    eps: float,
-    columns: tuple[Tensor | None, Tensor | None, Tensor | None],
-    finish: Pass,
-    out: Tensor,
-    signs: Tensor | None,
-    skip: Tensor | None,
-) -> None:
-    added = None if skip is None else whole_rows(skip)
-    _core.normalise(whole_rows(x), number, eps, *columns, finish, out, signs, added, threads=torch.get_num_threads())
-
-
-def _scaled(by: Statistics, weight: Tensor | None) -> Tensor:
-    return by.factor if weight is None else by.factor * weight.detach()
-
-
-def _column(values: Tensor | None) -> Tensor | None:
-    return None if values is None else values.detach().contiguous()
+def _asked_for(bias: Tensor | None, kernels: Normalising, behind: Behind) -> Tensor | None:
+    """The bias, where backward asks for it: to take anew what ReLU let through."""
+    return None if kernels.keeps_bits or not behind.finish.activation else bias
 
 
 def _nothing_like(x: Tensor) -> Tensor:

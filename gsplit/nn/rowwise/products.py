@@ -23,6 +23,7 @@ from torch import Tensor
 
 import gsplit._core as _core
 from gsplit.kernels import StoredRows, computed_in, copied, in_core
+from gsplit.kernels.normalising import Finishing
 from gsplit.kernels.sums import SHORT, core_rests, whole_rows
 
 MOST_PIECES, FEWEST_ROWS = 4, 1024
@@ -40,15 +41,8 @@ class Keeps(enum.Enum):
     """Nothing, for signs were kept: the layer is computed again, and its result is not asked for."""
 
 
-class Pass(NamedTuple):
-    """What stands behind a product, in its pass, as the core is told."""
-
-    activation: int
-    """0: none, 1: ReLU."""
-    drop: float
-    """Share that is dropped."""
-    seed: int
-    """That what is dropped follows from."""
+class Pass(Finishing):
+    """What stands behind a product, in its pass."""
 
     def finish(self, x: Tensor) -> Tensor:
         """Activation and dropout of rows [n, D] on the CPU, in place."""

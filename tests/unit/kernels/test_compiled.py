@@ -10,10 +10,8 @@ lanes on AMD's, so there each has half as much of a small tile.
 from __future__ import annotations
 
 import logging
-import math
 import re
 import subprocess
-from collections import Counter
 from types import SimpleNamespace
 
 import pytest
@@ -24,78 +22,14 @@ from gsplit.kernels import Edges, Sums
 from gsplit.kernels.compiled import FIRST, Compiled
 
 pytest.importorskip("triton")
-from triton.backends.compiler import GPUTarget
+from support.targets import PTX
 from triton.runtime import driver
 from triton.runtime.errors import OutOfResources
 
 from gsplit.kernels import segment_sums, zero_copy
 
-TARGETS = {
-    "sm_80": GPUTarget("cuda", 80, 32),
-    "sm_90": GPUTarget("cuda", 90, 32),
-    "gfx942": GPUTarget("hip", "gfx942", 64),
-}
-LANE_BYTES = 16
 WIDTHS = (1, 33, 100, 128, 1433)
 TYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
-PTX = re.compile(r"(@\S+ )?ld\.global\.(?:v(\d)\.)?b(\d+) ")
-AMDGCN = re.compile(r"(?:global|buffer)_load_(dwordx4|dwordx2|dword|ushort|short_d16)\w*")
-AMDGCN_BYTES = {"dwordx4": 16, "dwordx2": 8, "dword": 4, "ushort": 2, "short_d16": 2}
-
-
-class Code:
-    """What was compiled for a launch: its constants, its assembly, and Triton's own code before that."""
-
-    def __init__(self, target, constants, kernel, grid):
-        self.grid, self.constants, self.lanes = grid, constants, TARGETS[target].warp_size * constants["num_warps"]
-        self.nvidia = TARGETS[target].backend == "cuda"
-        self.text = kernel.asm["ptx" if self.nvidia else "amdgcn"]
-        self.before = kernel.asm["ttir"]
-        assert kernel.asm["cubin" if self.nvidia else "hsaco"]  # assembled, too
-
-    @property
-    def loads(self):
-        """How many loads there are of so many bytes in a lane, of those that some lanes leave out."""
-        if self.nvidia:
-            found = [(int(n or 1) * int(bits) // 8, guard) for guard, n, bits in PTX.findall(self.text)]
-            return Counter(size for size, guard in found if guard)
-        return Counter(AMDGCN_BYTES[name] for name in AMDGCN.findall(self.text))
-
-    def lane_bytes(self, row_bytes, item_bytes, values):
-        """Bytes that a lane reads at once of rows that begin at multiples of so many, and of a tile of values."""
-        return min(math.gcd(LANE_BYTES, row_bytes), item_bytes * max(1, values // self.lanes))
-
-
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory):
-    """Where Triton keeps what it compiled, in place of the user's folder."""
-    return tmp_path_factory.mktemp("triton")
-
-
-@pytest.fixture(params=TARGETS)
-def compiled(request, cache, monkeypatch):
-    """compiled(kernel, launch, *arguments): the Code of what a function launches, for one target."""
-    place = SimpleNamespace(
-        get_current_device=lambda: request.param,
-        get_current_stream=lambda _: 0,
-        get_current_target=lambda: TARGETS[request.param],
-    )
-    monkeypatch.setenv("TRITON_CACHE_DIR", str(cache))
-    monkeypatch.setattr(driver, "_active", place)
-
-    def made(kernel, launch, *arguments, **named):
-        found = []
-
-        def only_compile(*values, grid, warmup, **constants):
-            code = type(kernel).run(kernel, *values, grid=grid, warmup=True, **constants)
-            found.append(Code(request.param, constants, code, grid))
-
-        monkeypatch.setattr(kernel, "run", only_compile)
-        launch(*arguments, **named)
-        (code,) = found
-        return code
-
-    return made
 
 
 def reading(compiled, width, stored, compute, rows=8):

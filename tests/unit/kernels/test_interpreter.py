@@ -17,8 +17,8 @@ SUMS = "compiled and not dot and not shares and not split and not 2257 and not 1
 """Tests of all kernels that sum, but for the widest rows, which the interpreter takes long for."""
 FEW = f"{SUMS} and (compiled-130-1 or part_of_the_rows or compiled-5-uniform or lost_one_by_one)"
 """Those of a width beyond a block of columns that no block divides, and some of long lists."""
-FEW_OF_ITS_OWN = "interpreted and not (gradients and (1] or 16] or 100] or 300]))"
-"""Tests of the interpreter alone, but for gradients of all widths but one."""
+FEW_OF_ITS_OWN = "interpreted and not many_widths and not (gradients and (1] or 16] or 100] or 300]))"
+"""Tests of the interpreter alone, but for gradients of all widths but one, and norms of many widths."""
 
 
 @pytest.mark.parametrize(

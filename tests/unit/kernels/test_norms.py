@@ -6,30 +6,12 @@ import numpy as np
 import pytest
 import torch
 from support.kernels import instructions
-from torch import Tensor
+from support.normalising import BOUNDS, EPS, kept, material, same, wanted_of
 
 import gsplit._core as _core
+from gsplit.kernels.normalising import BATCH, LAYER, RMS
 
-RMS, LAYER, BATCH = 0, 1, 2
-EPS = 1e-3
 WIDTHS = (1, 2, 7, 8, 15, 16, 17, 33, 47, 64, 100, 128, 257, 300)
-BOUNDS = {torch.float32: {"rtol": 1e-4, "atol": 2e-5}, torch.bfloat16: {"rtol": 2**-7, "atol": 2**-7}}
-"""Of float32 some roundings of sums over a row; of bfloat16 that of what is written."""
-
-
-def dense(norm, x, weight, bias, mean=None):
-    """Rows as the equations of the papers have them; a batch's by its own means, or by one that is given."""
-    axis = 0 if norm == BATCH else 1
-    if norm != RMS:
-        x = x - (x.mean(dim=axis, keepdim=True) if mean is None else mean)
-    return x / (x.square().mean(dim=axis, keepdim=True) + EPS).sqrt() * weight + bias
-
-
-def kept(n, width, drop, seed):
-    """What dropout leaves, of rows in float32: 0, or what it multiplies values by."""
-    out = torch.empty(n, width)
-    _core.activate(torch.ones(n, width), 0, drop, seed, out)
-    return out.double()
 
 
 def room(x):
@@ -46,32 +28,6 @@ def both_ways(norm, x, weight, bias, gradients, finish, threads=1):
         x, norm, EPS, weight, finish, given, gradients, of_x, of_weight, of_bias, threads=threads
     )
     return out, of_x, of_weight, of_bias
-
-
-def material(n, width, dtype, seed=0) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Rows whose mean is far from 0, a weight of both signs, a bias and gradients."""
-    generator = torch.Generator().manual_seed(seed)
-    x, gradients = (torch.randn(n, width, generator=generator) for _ in range(2))
-    weight, bias = (torch.randn(width, generator=generator) for _ in range(2))
-    return (2 * x + 5).to(dtype), weight, bias, gradients.to(dtype)
-
-
-def wanted_of(norm, x, weight, bias, gradients, finish):
-    """The same as :func:`both_ways`, in float64."""
-    leaves = [each.double().requires_grad_() for each in (x, weight, bias)]
-    out = dense(norm, *leaves)
-    if finish[0]:
-        out = torch.relu(out) * kept(*x.shape, *finish[1:])
-    return out.detach(), *torch.autograd.grad(out, leaves, gradients.double())
-
-
-def same(found, wanted, bound):
-    """As close as roundings allow; sums over rows to the largest of them."""
-    for one, other in zip(found[:2], wanted[:2], strict=True):
-        torch.testing.assert_close(one.double(), other, **bound)
-    for one, other in zip(found[2:], wanted[2:], strict=True):
-        assert one.dtype == torch.float32
-        assert (one.double() - other).abs().max() <= bound["rtol"] * max(1.0, other.abs().max().item())
 
 
 @pytest.mark.parametrize("dtype", BOUNDS)

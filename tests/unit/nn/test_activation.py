@@ -13,10 +13,10 @@ from torch.nn import functional as F
 
 from gsplit.engine.evaluation.dropout_off import DropoutOff
 from gsplit.kernels import library_alone
+from gsplit.kernels.masks import kept
 from gsplit.nn import GAT, SAGE
 from gsplit.nn.rowwise.activation import Finish, RowDropout, activated, convert_dropouts
 from gsplit.nn.rowwise.dense import linear
-from gsplit.nn.rowwise.masks import kept
 from gsplit.nn.rowwise.products import Keeps
 
 

@@ -10,10 +10,9 @@ from support.gradients import rows
 from torch import nn
 from torch.nn import functional as F
 
-from gsplit.kernels import library_alone
+from gsplit.kernels import core_norms, library_alone
 from gsplit.nn import BatchNorm
 from gsplit.nn.norm import normalised
-from gsplit.nn.rowwise import norms
 from gsplit.nn.rowwise.activation import Finish
 from gsplit.nn.rowwise.products import Keeps
 
@@ -45,13 +44,13 @@ def passes(monkeypatch):
     """How often the core has normalised."""
     calls = []
     for name in ("normalise", "normalise_backward", "batch_sums", "batch_backward_sums", "batch_backward"):
-        given = getattr(norms._core, name)
+        given = getattr(core_norms._core, name)
 
         def counted(*args, _name=name, _given=given, **named):
             calls.append(_name)
             return _given(*args, **named)
 
-        monkeypatch.setattr(norms._core, name, counted)
+        monkeypatch.setattr(core_norms._core, name, counted)
     return calls
 
 
