@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Iterator
 from contextlib import closing
@@ -221,15 +222,9 @@ def _chunks(
     table: Table, sources: list[int], destinations: list[int], weight: int | None
 ) -> Iterator[tuple[list[Any], list[Any], NDArray[np.float64] | None]]:
     """Texts of the sources, of the destinations, and weights or None, some rows at a time."""
-    texts = table.ids([*sources, *destinations])
-    weights = read_exactly(table, [weight]) if weight is not None else None
-    left = np.empty(0)
-    for columns in texts:
-        rows = len(columns[0])
-        while weights is not None and len(left) < rows and (piece := next(weights, None)) is not None:
-            left = np.concatenate([left, piece[0]])
-        yield columns[: len(sources)], columns[len(sources) :], left[:rows] if weights is not None else None
-        left = left[rows:]
+    weights = itertools.repeat([None]) if weight is None else read_exactly(table, [weight])
+    for columns, (of_rows,) in zip(table.ids([*sources, *destinations]), weights, strict=False):
+        yield columns[: len(sources)], columns[len(sources) :], of_rows
 
 
 def _interleaved(first: Any, second: Any) -> Any:

@@ -121,7 +121,7 @@ def test_what_a_writer_writes_is_never_odd(rows, size):
 @example(text='5" b,a\n"a\n",b\n', size=4)
 def test_pieces_of_any_size_hold_whole_rows(text, size):
     def rows(data):
-        return list(csv.reader(io.StringIO(data.decode(), newline="")))
+        return list(csv.reader(io.StringIO(bytes(data).decode(), newline="")))
 
     assume(first_odd_line(io.StringIO(text, newline=""), {"delimiter": ","}) is None)
     form = TextFormat(delimiter=",", quote='"')

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gsplit.data.columns.assembled import Assembled, FeatureBlock, FeatureColumn, KeptFeatures, Kind, Missing
+from gsplit.data.columns.assembled import Assembled, FeatureBlock, FeatureColumn, KeptFeatures, Missing
 from gsplit.data.columns.kept_tables import KeptTable
 from gsplit.data.importers.arrays import read_npy
 from gsplit.data.importers.attached.matching import IDS, NO_IDS
@@ -18,7 +18,7 @@ from gsplit.data.importers.attached.row_rules import RowRules
 from gsplit.data.importers.attached.vertex_tables import VertexTable
 from gsplit.data.importers.checked import NotNumbersError, as_features, printable_line
 from gsplit.data.importers.source import Rows
-from gsplit.data.importers.tables.column_kinds import HINT, OTHERS, SKIP, column_of, read_columns, usual_kind
+from gsplit.data.importers.tables.column_kinds import HINT, OTHERS, SKIP, columns_made, read_columns, usual_kind
 from gsplit.data.importers.tables.column_names import called, calls, kinds_by_column, names_in, shown_column
 from gsplit.data.importers.tables.gaps import USUAL, Gaps
 from gsplit.data.importers.tables.table import open_table
@@ -196,10 +196,7 @@ def _made_of(table: VertexTable, how: Joining) -> tuple[FeatureColumn, ...]:
     ]
     try:
         table.refuse_ids(guessed, "feature")
-        return tuple(
-            column_of(table.table, column, table.name(column), cast("Kind", kind))
-            for column, kind in zip(table.values, kinds, strict=True)
-        )
+        return columns_made(table.table, table.values, [*map(table.name, table.values)], kinds)
     except NotNumbersError as error:
         raise _with_hint(error) from None
 

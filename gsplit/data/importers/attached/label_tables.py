@@ -22,7 +22,7 @@ from gsplit.data.importers.attached.matching import IDS
 from gsplit.data.importers.attached.row_rules import RowRules
 from gsplit.data.importers.attached.vertex_tables import VertexTable, placed
 from gsplit.data.importers.checked import NotNumbersError, is_number, printable_line
-from gsplit.data.importers.tables.column_kinds import column_of, read_columns, respelt, times_in, usual_kind
+from gsplit.data.importers.tables.column_kinds import columns_made, read_columns, respelt, times_in, usual_kind
 from gsplit.data.importers.tables.gaps import USUAL, Gaps
 from gsplit.data.importers.tables.table import is_numeric, open_table
 from gsplit.data.importers.tables.text_tables import TextTable
@@ -110,10 +110,8 @@ def labels_of(
             lists = [[part.strip() for part in word.split(separator)] if word else None for word in words]
         return _named(table, words, known) if lists is None else _of_lists(table, lists, known)
     try:
-        made = [
-            column_of(table.table, column, table.name(column), usual_kind(table.table, column))
-            for column in table.values
-        ]
+        names, kinds = zip(*((table.name(at), usual_kind(table.table, at)) for at in table.values), strict=True)
+        made = columns_made(table.table, table.values, names, kinds)
         chunks = read_columns(table.table, table.values, made)
         labels = np.concatenate([np.empty((0, len(table.values)), np.float32), *chunks])
     except NotNumbersError as error:

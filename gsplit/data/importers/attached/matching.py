@@ -183,8 +183,10 @@ def spaces_around(table: Table, columns: Sequence[int], ids: VertexIds) -> str:
 
 def vertices_by_number(
     table: Table, column: int, num_vertices: int | None, *, require_all: bool, unknown: Unknown
-) -> NDArray[np.int64] | None:
+) -> tuple[NDArray[np.int64] | None, int]:
     """The vertex of each row, int64 [rows], where ids are 0 .. N-1; None where rows are those of all, in order.
+
+    The number of rows stands behind it.
 
     Args:
         num_vertices: None where it is not known: then there are as many as rows.
@@ -219,7 +221,8 @@ def vertices_by_number(
             "vertices, or --missing zero or mean fills them in"
         )
     _say(table, lacking, n, int((~good).sum()))
-    return None if len(vertices) == n and (np.diff(vertices) > 0).all() and good.all() else vertices
+    in_order = len(vertices) == n and (np.diff(vertices) > 0).all() and good.all()
+    return None if in_order else vertices, len(vertices)
 
 
 def _check_once(table: Table, vertices: NDArray[np.int64], n: int, shown: Callable[[int], str]) -> NDArray[np.int64]:

@@ -134,7 +134,8 @@ def sets_of_file(path: Path, column: str | None, rules: RowRules) -> VertexSets:
             + (", beside that of --id-column" if rules.id_column is None else "")
             + "; --split-column names it"
         )
-    words = np.concatenate([np.empty(0, object), *(chunk for (chunk,) in table.read(str))])
+    texts = (words.to_numpy(zero_copy_only=False) for (words,) in table.table.texts(table.values))
+    words = np.concatenate([np.empty(0, object), *texts])
     return _by_words(words, path, table.table.place, table.vertices, rules)
 
 

@@ -117,7 +117,9 @@ class VertexTable:
             )
         elif self._ids is not None:
             n, unknown = (None, "refuse") if are_of_new else (rules.num_vertices, rules.unknown)
-            self.vertices = vertices_by_number(self.table, self._ids, n, require_all=require_all, unknown=unknown)
+            self.vertices, self.num_rows = vertices_by_number(
+                self.table, self._ids, n, require_all=require_all, unknown=unknown
+            )
         self._are_matched = self.vertices is not None
         if are_of_new and (new := rules.in_order(path, self.num_rows)) is not None:
             self.vertices = new if self.vertices is None else new[self.vertices]
@@ -157,11 +159,6 @@ class VertexTable:
     def name(self, column: int) -> str:
         """Return what a column is called: its number, from 1 on, where there is no header."""
         return self.table.written_names[column] if self.table.names else str(column + 1)
-
-    def read(self, kind: type) -> Iterator[list[NDArray[Any]]]:
-        """The columns of values in chunks of rows; NaN in place of numbers that are gaps."""
-        for columns in self.table.read(self.values, [kind] * len(self.values)):
-            yield columns if kind is str else [self.table.gaps.without(values) for values in columns]
 
     def read_texts(self) -> Iterator[list[Any]]:
         """The columns of values as texts of pyarrow, in chunks of rows; nothing in place of gaps."""

@@ -98,7 +98,8 @@ def times_in(table: Table, column: int, name: str, word: str | None, flag: str) 
         InputError: naming the first line that holds something else.
     """
     try:
-        made = column_of(table, column, name, word or ("number" if is_numeric(table, column) else "time"))
+        word = word or ("number" if is_numeric(table, column) else "time")
+        (made,) = columns_made(table, [column], [name], [word])
         chunks = [np.empty(0), *(rows[:, 0] for rows in read_columns(table, [column], [made]))]
     except NotNumbersError as error:
         raise NotNumbersError(f"{error}; {flag} {printable_line(name)}:time(%d.%m.%Y) says another form") from None
@@ -124,40 +125,67 @@ def _check_form(where: str, kind: str) -> None:
         raise InputError(f"{where}: {error}") from None
 
 
-def column_of(table: Table, column: int, name: str, word: str) -> FeatureColumn:
-    """Return what becomes of a column; texts of categories, and times of which no form is said, are read for it.
+def columns_made(
+    table: Table, columns: Sequence[int], names: Sequence[str], words: Sequence[str]
+) -> tuple[FeatureColumn, ...]:
+    """What becomes of columns; texts of categories, and times of which no form is said, are read for it.
 
     Args:
-        word: its kind, as ``--columns`` has it.
+        columns: of the table.
+        names: what each is called.
+        words: the kind of each, as ``--columns`` has it.
 
     Raises:
-        InputError: where it has more categories than it may, or none, and for numbers of which it is not clear what
+        InputError: where one has more categories than it may, or none, and for numbers of which it is not clear what
             times they are.
     """
-    kind, form = split_kind(word)
-    if kind == "time":
-        form = form or form_of(table, column, name)
-        return FeatureColumn(table=str(table.path), name=name, kind=kind, form=form)
-    if kind not in MOST_CATEGORIES:
-        return FeatureColumn(table=str(table.path), name=name, kind=kind)
+    kinds = [split_kind(word) for word in words]
+    named = {
+        column: (name, kind)
+        for column, name, (kind, _) in zip(columns, names, kinds, strict=True)
+        if kind in MOST_CATEGORIES
+    }
+    categories = _categories(table, named)
+    made = []
+    for column, name, (kind, form) in zip(columns, names, kinds, strict=True):
+        if kind == "time":
+            form = form or form_of(table, column, name)
+        each = FeatureColumn(
+            table=str(table.path), name=name, kind=kind, form=form, categories=categories.get(column, ())
+        )
+        made.append(each)
+    return tuple(made)
+
+
+def _categories(table: Table, named: Mapping[int, tuple[str, str]]) -> dict[int, tuple[str, ...]]:
+    """The texts in some columns, in their order, read once.
+
+    Args:
+        named: name and kind of each column.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    found = pa.array([], pa.large_string())
-    for (texts,) in table.texts([column]):
-        new = pc.unique(pc.utf8_trim_whitespace(texts))
-        found = pc.unique(pa.concat_arrays([found, new.filter(pc.invert(table.gaps.marked(new)))]))
-        if len(found) > MOST_CATEGORIES[kind]:
-            raise InputError(
-                f"{table.path}: column {printable_line(name)} has over {MOST_CATEGORIES[kind]:,} categories"
-                + (f"; --columns {printable_line(name)}:code makes one number of them" if kind == "category" else "")
-            )
-    categories = tuple(sorted(found.to_pylist()))
-    if not categories:
-        raise InputError(
-            f"{table.path}: column {printable_line(name)} is empty; --columns {printable_line(name)}:skip drops it"
-        )
-    return FeatureColumn(table=str(table.path), name=name, kind=kind, categories=categories)
+    found = dict.fromkeys(named, pa.array([], pa.large_string()))
+    for chunk in table.texts([*named]) if named else ():
+        for texts, (column, (name, kind)) in zip(chunk, named.items(), strict=True):
+            new = pc.unique(pc.utf8_trim_whitespace(texts))
+            found[column] = pc.unique(pa.concat_arrays([found[column], new]))
+            if len(found[column]) > MOST_CATEGORIES[kind]:
+                found[column] = found[column].filter(pc.invert(table.gaps.marked(found[column])))
+            if len(found[column]) > MOST_CATEGORIES[kind]:
+                raise InputError(
+                    f"{table.path}: column {printable_line(name)} has over {MOST_CATEGORIES[kind]:,} categories"
+                    + (f"; --columns {printable_line(name)}:code makes one number of them" * (kind == "category"))
+                )
+    categories = {}
+    for column, (name, _) in named.items():
+        texts = found[column].filter(pc.invert(table.gaps.marked(found[column])))
+        if not len(texts):
+            name = printable_line(name)
+            raise InputError(f"{table.path}: column {name} is empty; --columns {name}:skip drops it")
+        categories[column] = tuple(sorted(texts.to_pylist()))
+    return categories
 
 
 def read_columns(
@@ -174,16 +202,11 @@ def read_columns(
     """
     width = sum(each.width for each in made)
     at_once = max(1, VALUES_AT_ONCE // max(1, width))
-    numbers = [column for column, each in zip(columns, made, strict=True) if _reads_numbers(each)]
-    texts = [column for column, each in zip(columns, made, strict=True) if not _reads_numbers(each)]
     begin = 0
-    for of_numbers, of_texts in _both(table, numbers, texts):
-        values = dict(zip([*numbers, *texts], [*of_numbers, *of_texts], strict=True))
-        rows = len(next(iter(values.values())))
-        for at in range(0, rows, at_once):
-            some = [values[column][at : at + at_once] for column in columns]
-            yield _features(table, begin + at, some, made)
-        begin += rows
+    for chunk in read_exactly(table, columns, [np.float64 if _reads_numbers(each) else str for each in made]):
+        for at in range(0, len(chunk[0]), at_once):
+            yield _features(table, begin + at, [values[at : at + at_once] for values in chunk], made)
+        begin += len(chunk[0])
 
 
 def _reads_numbers(column: FeatureColumn) -> bool:
@@ -214,18 +237,6 @@ def _features(
     return out
 
 
-def _both(
-    table: Table, numbers: Sequence[int], texts: Sequence[int]
-) -> Iterator[tuple[list[NDArray[Any]], list[Any]]]:
-    """Columns of numbers and columns of texts of the same rows."""
-    if not texts:
-        yield from ((chunk, []) for chunk in read_exactly(table, numbers))
-    elif not numbers:
-        yield from (([], chunk) for chunk in table.texts(texts))
-    else:
-        yield from zip(read_exactly(table, numbers), table.texts(texts), strict=True)
-
-
 Encoded = tuple[NDArray[Any], "int | None"]
 
 
@@ -238,31 +249,32 @@ def _time(values: Any, column: FeatureColumn, gaps: Gaps) -> Encoded:
 
 
 def _bool(texts: Any, _column: FeatureColumn, gaps: Gaps) -> Encoded:
-    import pyarrow as pa
     import pyarrow.compute as pc
 
-    words = pc.utf8_lower(pc.utf8_trim_whitespace(texts))
-    at = pc.index_in(words, pa.array([*TRUE, *FALSE], words.type)).fill_null(-1).to_numpy(zero_copy_only=False)
-    gap = gaps.marked(words).to_numpy(zero_copy_only=False)
-    bad = (at < 0) & ~gap
-    return np.where(gap, np.nan, at < len(TRUE)), int(np.argmax(bad)) if bad.any() else None
+    at, strange = _found(pc.utf8_lower(pc.utf8_trim_whitespace(texts)), (*TRUE, *FALSE), gaps)
+    return np.where(at < 0, np.nan, at < len(TRUE)), int(strange[0]) if len(strange) else None
 
 
 def _codes(texts: Any, column: FeatureColumn, gaps: Gaps) -> tuple[NDArray[np.int64], int | None]:
     """The number of each text's category, -1 where it is none; and the first that may not be there."""
-    import pyarrow as pa
     import pyarrow.compute as pc
 
     words = pc.utf8_trim_whitespace(texts)
-    codes = _positions(words, column.categories)
-    strange = (codes < 0) & ~gaps.marked(words).to_numpy(zero_copy_only=False)
-    if strange.any():
-        other = respelt(pc.unique(words.filter(pa.array(strange))).to_pylist(), column.categories)
+    codes, strange = _found(words, column.categories, gaps)
+    if len(strange):
+        others = words.take(strange)
+        known = respelt(pc.unique(others).to_pylist(), column.categories)
         number = {name: at for at, name in enumerate(column.categories)}
-        at = _positions(words, tuple(other))
-        codes = np.where(at < 0, codes, np.array([*(number[name] for name in other.values()), -1], np.int64)[at])
-        strange &= codes < 0
-    return codes, int(np.argmax(strange)) if column.reject_unknown and strange.any() else None
+        codes[strange] = np.array([*map(number.get, known.values()), -1], np.int64)[_positions(others, tuple(known))]
+        strange = strange[codes[strange] < 0]
+    return codes, int(strange[0]) if column.reject_unknown and len(strange) else None
+
+
+def _found(words: Any, among: tuple[str, ...], gaps: Gaps) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The place of each text among others, -1 where it is not there; and the texts of these that are no gaps."""
+    at = _positions(words, among)
+    absent = np.flatnonzero(at < 0)
+    return at, absent[~gaps.marked(words.take(absent)).to_numpy(zero_copy_only=False)]
 
 
 def _positions(words: Any, among: tuple[str, ...]) -> NDArray[np.int64]:

@@ -54,7 +54,7 @@ class Gaps:
         word = text.strip().lower()
         return not word or word in self.words or (len(self.numbers) > 0 and _number(word) in self.numbers.tolist())
 
-    @property
+    @functools.cached_property
     def spellings(self) -> list[str]:
         """The words that are no numbers, in upper and lower case and after a space, and nothing.
 

@@ -34,7 +34,7 @@ def pyarrow_for_tables(path: Path) -> ModuleType:
 
 
 def to_numpy(column: Any, kind: type) -> NDArray[Any]:
-    """A column of pyarrow as an array: int64, float32, float64 or objects, by its kind."""
+    """A column of numbers of pyarrow as an array: int64, float32 or float64, by its kind."""
     if kind is float:
         return column.to_numpy(zero_copy_only=False).astype(np.float32, copy=False)
     return column.to_numpy(zero_copy_only=kind is int)
@@ -74,20 +74,20 @@ class ParquetTable:
     def _open(self) -> Any:
         return self._pyarrow.parquet.ParquetFile(self.path)
 
-    def read(self, columns: Sequence[int], kinds: Sequence[type]) -> Iterator[list[NDArray[Any]]]:
+    def read(self, columns: Sequence[int], kinds: Sequence[type]) -> Iterator[list[Any]]:
         """Read columns in chunks of rows, as :meth:`gsplit.data.importers.tables.table.Table.read` says."""
         pa = self._pyarrow
         fields = [self._schema.field(column) for column in columns]
         for field, kind in zip(fields, kinds, strict=True):
             self._check_type(field, kind)
-        types: dict[type, Any] = {float: pa.float32(), np.float64: pa.float64(), str: pa.string()}
+        types: dict[type, Any] = {float: pa.float32(), np.float64: pa.float64()}
         for rows, batch in self._batches(columns):
-            arrays = []
+            arrays: list[Any] = []
             for column, field, kind in zip(batch, fields, kinds, strict=True):
                 if kind is int:
                     arrays.append(self._whole(column, field, rows))
                 elif kind is str:
-                    arrays.append(to_numpy(column.cast(types[kind]), kind))
+                    arrays.append(self._rules.stripped(self._columns.written(column)))
                 else:
                     numbers, bad = self._columns.numbers_of(column, types[kind], self.gaps)
                     if bad is not None:
@@ -106,13 +106,13 @@ class ParquetTable:
 
     def texts(self, columns: Sequence[int]) -> Iterator[list[Any]]:
         """Read columns as texts, as :meth:`gsplit.data.importers.tables.table.Table.texts` says."""
-        self._writable(columns)
-        for _, batch in self._batches(columns):
-            yield [self._rules.stripped(self._columns.written(column)) for column in batch]
+        return self.read(columns, [str] * len(columns))
 
     def ids(self, columns: Sequence[int]) -> Iterator[list[Any]]:
         """Read columns of ids, as :meth:`gsplit.data.importers.tables.table.Table.ids` says."""
-        fields = self._writable(columns)
+        fields = [self._schema.field(column) for column in columns]
+        for field in fields:
+            self._check_type(field, str)
         for rows, batch in self._batches(columns):
             texts = []
             for column, field in zip(batch, fields, strict=True):
@@ -121,16 +121,6 @@ class ParquetTable:
                     raise InputError(self._odd(column, field, rows, bad, self._columns.wanted_whole(column, bad)))
                 texts.append(self._rules.stripped(found))
             yield texts
-
-    def _writable(self, columns: Sequence[int]) -> list[Any]:
-        fields = [self._schema.field(column) for column in columns]
-        for field in fields:
-            if not self._columns.is_writable(field.type):
-                raise InputError(
-                    f"{self.path}: column {printable_line(field.name)} holds {field.type}, not texts or numbers; "
-                    "store it as one of these"
-                )
-        return fields
 
     def _odd(self, column: Any, field: Any, rows: int, at: int, wanted: str) -> str:
         value = printable_line(str(column[at].as_py()))[:40]
@@ -155,14 +145,19 @@ class ParquetTable:
             raise InputError(f"{self.path} cannot be read after row {rows}: {error}") from None
 
     def _check_type(self, field: Any, kind: type) -> None:
+        """Check that a column can be read as values of a kind."""
+        what = f"{self.path}: column {printable_line(field.name)} holds {field.type}, not"
+        if kind is str:
+            if not self._columns.is_writable(field.type):
+                raise InputError(f"{what} texts or numbers; store it as one of these")
+            return
         text = self._columns.is_text(field.type)
-        if not (text or (kind is not str and self._columns.is_number(field.type))):
-            wanted = {int: "whole numbers", str: "text"}.get(kind, "numbers")
-            what = f"{self.path}: column {printable_line(field.name)} holds {field.type}, not {wanted}"
+        if not text and not self._columns.is_number(field.type):
+            what += " whole numbers" if kind is int else " numbers"
             if self._pyarrow.types.is_nested(field.type):
                 raise InputError(f"{what}; {OF_LISTS}")
-            raise (InputError if kind in (int, str) else NotNumbersError)(what)
-        if text and kind is not str and not self._pyarrow.types.is_null(field.type) and field.name not in self._told:
+            raise (InputError if kind is int else NotNumbersError)(what)
+        if text and not self._pyarrow.types.is_null(field.type) and field.name not in self._told:
             self._told.add(field.name)
             logger.info("%s: column %s holds texts, which are read as numbers", self.path, printable_line(field.name))
 

@@ -31,11 +31,11 @@ class Table(Protocol):
     gaps: Gaps
     """Words that stand for no number."""
 
-    def read(self, columns: Sequence[int], kinds: Sequence[type]) -> Iterator[list[NDArray[Any]]]:
+    def read(self, columns: Sequence[int], kinds: Sequence[type]) -> Iterator[list[Any]]:
         """Read columns in chunks of rows.
 
         An array [n] is int64 for ``int``, float32 for ``float`` and float64 for ``np.float64`` (NaN where empty), and
-        of objects for ``str``.
+        of pyarrow, as of :meth:`texts`, for ``str``.
 
         Raises:
             InputError: naming the line or row, where one does not parse.
@@ -104,10 +104,8 @@ def open_table(
     return TextTable(path, words, header=header, gaps=gaps, bars=bars, alone=alone)
 
 
-def read_exactly(
-    table: Table, columns: Sequence[int], kinds: Sequence[type] | None = None
-) -> Iterator[list[NDArray[Any]]]:
-    """Read columns of numbers as :meth:`Table.read` does, but whole ones that doubles do not hold as long doubles.
+def read_exactly(table: Table, columns: Sequence[int], kinds: Sequence[type] | None = None) -> Iterator[list[Any]]:
+    """Read columns as :meth:`Table.read` does, but whole numbers that doubles do not hold as long doubles.
 
     Args:
         table: where from; where there are such numbers, these columns are read a second time, as texts.

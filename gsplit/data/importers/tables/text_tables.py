@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gsplit.data.importers.checked import OF_LISTS, NotNumbersError, parses, printable_line
 from gsplit.data.importers.tables import text_format
@@ -92,17 +91,17 @@ class TextTable:
             file.readline()
         return self._format.plain(file)
 
-    def read(self, columns: Sequence[int], kinds: Sequence[type]) -> Iterator[list[NDArray[Any]]]:
+    def read(self, columns: Sequence[int], kinds: Sequence[type]) -> Iterator[list[Any]]:
         """Read columns in chunks of rows, as :meth:`gsplit.data.importers.tables.table.Table.read` says."""
         pa = self._pyarrow
-        types = {int: pa.int64(), float: pa.float32(), np.float64: pa.float64(), str: pa.string()}
+        types = {int: pa.int64(), float: pa.float32(), np.float64: pa.float64(), str: pa.large_string()}
         for batch in self._batches(columns, kinds, [types[kind] for kind in kinds]):
-            yield [to_numpy(*pair) for pair in zip(batch.columns, kinds, strict=True)]
+            pairs = zip(batch.columns, kinds, strict=True)
+            yield [self._rules.stripped(column) if kind is str else to_numpy(column, kind) for column, kind in pairs]
 
     def texts(self, columns: Sequence[int]) -> Iterator[list[Any]]:
         """Read columns as they are written, as :meth:`gsplit.data.importers.tables.table.Table.texts` says."""
-        for batch in self._batches(columns, [str] * len(columns), [self._pyarrow.large_string()] * len(columns)):
-            yield [self._rules.stripped(column) for column in batch.columns]
+        return self.read(columns, [str] * len(columns))
 
     ids = texts
 
@@ -199,7 +198,7 @@ class TextTable:
         """Check that no field in quotes goes on in the next line, where lines are read one by one."""
         before = self._skipped
         with self._open_rows() as file:
-            for text in whole_rows(file, self._format, QUOTES_BYTES, are_odd=self._has_odd_quotes):
+            for text in map(bytes, whole_rows(file, self._format, QUOTES_BYTES, are_odd=self._has_odd_quotes)):
                 lines = io.StringIO(text.decode(errors="replace"), newline="")
                 if quote in text and (line := first_odd_line(lines, self._format.of_csv, ends=True)):
                     raise InputError(
@@ -298,7 +297,7 @@ class RowTooLongError(ValueError):
     """A row is longer than what is parsed at once."""
 
 
-def whole_rows(file: IO[bytes], form: TextFormat, at_once: int, *, are_odd: bool) -> Iterator[bytes]:
+def whole_rows(file: IO[bytes], form: TextFormat, at_once: int, *, are_odd: bool) -> Iterator[memoryview]:
     """Read text in pieces of whole rows.
 
     Args:
@@ -310,17 +309,17 @@ def whole_rows(file: IO[bytes], form: TextFormat, at_once: int, *, are_odd: bool
     Raises:
         RowTooLongError: for a row of over ``MOST_BYTES``.
     """
-    text = b""
-    while block := file.read(max(at_once, min(len(text), MOST_BYTES + 1 - len(text)))):
-        text += block
+    rest = b""
+    while block := file.read(max(at_once, min(len(rest), MOST_BYTES + 1 - len(rest)))):
+        text = rest + block
         end = end_of_rows(text, form, are_odd=are_odd)
         if end:
-            yield text[:end]
-            text = text[end:]
+            yield memoryview(text)[:end]
         elif len(text) > MOST_BYTES:
             raise RowTooLongError
-    if text:
-        yield text
+        rest = text[end:]
+    if rest:
+        yield memoryview(rest)
 
 
 def end_of_rows(text: bytes, form: TextFormat, *, are_odd: bool) -> int:
