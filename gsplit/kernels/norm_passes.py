@@ -107,7 +107,7 @@ def column_sums(x: Tensor) -> tuple[Tensor, Tensor]:
     partial = _partial(x, programs)
     with accelerator.as_current(x.device):
         norm_rows._column_sums[(programs,)](x, partial, n, D=width, X=x.stride(0), **shape)
-        _add(partial, sums, squares, over=x, n=n)
+        _add(partial, sums, squares, over=x[0], n=n)
     return sums, squares
 
 

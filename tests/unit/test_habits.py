@@ -47,6 +47,7 @@ MAY_NAME_IT = (
     *("gsplit/device/", "gsplit/config/parallel.py", "tools/"),
     *("tests/accelerator/", "tests/simulator/", "tests/unit/device/", "tests/unit/kernels/"),
     *("tests/support/devices.py", "tests/support/targets.py"),
+    "experiments/kernels/emitted.py",
     *("tests/unit/test_cuda_dry.py", "tests/cli/test_commands_of_docs.py"),
     "tests/unit/test_habits.py",
     *("CHANGELOG.md", "CONTRIBUTING.md", "Makefile"),

@@ -18,6 +18,7 @@ ALLOWED = {
     "links": {"shared", "baselines"},
     "types": {"shared"},
     "micro": {"shared", "links"},
+    "kernels": {"shared"},
     "faults": {"shared"},
     "differential": {"shared"},
     "odd_numbers": {"shared"},

@@ -1,0 +1,1 @@
+"""Kernels that a GPU is given, counted without one."""
