@@ -28,12 +28,15 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.profiler import record_function
 
+from gsplit.full.attention_cut import AttentionCut, Piece, dotted, own_of, scored
+from gsplit.full.grid_shares import shares_of_edges, sums_of_values
 from gsplit.full.moves import Moves
 from gsplit.full.operators import Sizes
+from gsplit.full.passing import arriving, cuts, leaving
 from gsplit.full.plans import COLUMNS, FEATURES, ROWS
 from gsplit.full.shards import Shard
-from gsplit.kernels import Sums, TwoWayEdges, computed_in, kernels_for
-from gsplit.nn.head_scores import columns_of, gradient_of, kept_of, scores_of, where_kept
+from gsplit.kernels import Edges, Sums, TwoWayEdges, computed_in, kernels_for
+from gsplit.nn.head_scores import columns_of, gradient_of, scores_of, where_kept
 from gsplit.nn.rowwise.products import without_autocast
 from gsplit.parallel.checker import CollectiveChecker, Step
 
@@ -55,11 +58,21 @@ class GridAttention:
         self.two_way = TwoWayEdges(shard.edges, sum(sources.across))
         self.moves, self.sources, self.destinations = moves, sources, destinations
         self.weight, self.loops, self.num_edges = shard.weight, loops, num_edges
+        cut = cuts(shard.edges.indices.device)
+        self.cut = AttentionCut.of(shard.edges, moves, sources, destinations) if cut else None
 
     def tensors(self) -> Iterator[Tensor]:
         """The edges; those turned round are made in backward."""
         edges = self.two_way.edges
         yield from (edges.indptr, edges.indices, *([] if self.weight is None else [self.weight]))
+        yield from (piece.edges.indptr for piece in ([] if self.cut is None else self.cut.pieces()))
+
+    def pieces(self) -> list[Piece]:
+        """The edges in pieces, or all in one."""
+        edges = self.two_way.edges
+        if self.cut is None:
+            return [Piece(slice(0, edges.num_rows), slice(0, len(edges.indices)), edges)]
+        return self.cut.pieces()
 
     @property
     def of_scores(self) -> Moves:
@@ -80,9 +93,24 @@ class GridAttention:
         share = number // side.size
         return slice(side.place * share, (side.place + 1) * share)
 
-    def own_destinations(self, rows: Tensor) -> Tensor:
-        """The rows that stand for the destinations of the trainers along ``features``, of all that are gathered."""
-        parts = self.of_destinations(rows[self.own])
+    @property
+    def every(self) -> slice:
+        """Places of all that are gathered."""
+        return slice(0, sum(self.sources.across))
+
+    @property
+    def moves_to_columns(self) -> int:
+        """Number of moves that are waited for one by one before the rows of all along ``features`` are there."""
+        return int(self.cut is not None and self.moves.sides[FEATURES].size > 1)
+
+    def own_destinations(self, rows: Tensor, first: int = 0) -> Tensor:
+        """The rows that stand for the destinations of the trainers along ``features``.
+
+        Args:
+            rows: of all that are gathered, those from ``first`` on.
+            first: place of the first.
+        """
+        parts = self.of_destinations(rows[self.own.start - first : self.own.stop - first])
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
     def of_destinations(self, rows: Tensor) -> list[Tensor]:
@@ -122,6 +150,8 @@ class AttentionArgs:
     checker: CollectiveChecker | None
     slope: float
     dropout: Callable[[Tensor], Tensor]
+    overlaps: bool = True
+    """Whether gradients of rows are summed while those of scores travel, which takes memory."""
 
     def enter(self, step: Step, x: Tensor) -> None:
         """Post on the collective checker what is entered."""
@@ -129,7 +159,7 @@ class AttentionArgs:
             self.checker.enter(step, layer=self.layer, width=x.shape[1], dtype=x.dtype)
 
 
-def rows_on_grid(z: Tensor, args: AttentionArgs) -> tuple[Tensor, list[Tensor]]:
+def rows_on_grid(z: Tensor, args: AttentionArgs) -> tuple[Tensor, list[Any]]:
     """Bring the rows that attention is over; all trainers make the call.
 
     They are no result of autograd's, for it would hold ``z`` beside them while there are sums.
@@ -139,15 +169,16 @@ def rows_on_grid(z: Tensor, args: AttentionArgs) -> tuple[Tensor, list[Tensor]]:
         args: of attention.
 
     Returns:
-        What stands for ``z`` among the arguments of :func:`attention_on_grid`, [0], and the rows for it.
+        What stands for ``z`` among the arguments of :func:`attention_on_grid`, [0], and the rows for it, or what
+        gives them move by move.
     """
-    box: list[Tensor] = []
+    box: list[Any] = []
     return _GridRows.apply(z.flatten(1), args, box), box
 
 
 def attention_on_grid(
     came: Tensor,
-    box: list[Tensor],
+    box: list[Any],
     att_source: Tensor,
     att_destination: Tensor,
     token: Tensor | None,
@@ -172,13 +203,16 @@ class _GridRows(torch.autograd.Function):
     """Leave the rows that came in a box; backward gives the gradient that was left there."""
 
     @staticmethod
-    def forward(ctx: Any, z: Tensor, args: AttentionArgs, box: list[Tensor]) -> Tensor:
+    def forward(ctx: Any, z: Tensor, args: AttentionArgs, box: list[Any]) -> Tensor:
         args.enter(Step.EXCHANGE, z)
         moves, sources = args.operator.moves, args.operator.sources
+        ctx.box = box
+        if args.operator.cut is not None:
+            box.append(arriving(moves, z.detach(), sources, ROWS, "forward"))
+            return z.new_empty(0)
         with without_autocast(z.device):  # types are those of the rows
             columns = [moves.to_columns(z.detach(), sources.features)]
             box.append(moves.gather(columns.pop(), sources.across, ROWS))
-        ctx.box = box
         return z.new_empty(0)
 
     @staticmethod
@@ -198,7 +232,7 @@ class _GridAttention(torch.autograd.Function):
         att_destination: Tensor,
         token: Tensor | None,
         args: AttentionArgs,
-        box: list[Tensor],
+        box: list[Any],
     ) -> tuple[Tensor, Tensor | None]:
         ctx.box = box
         with without_autocast(came.device):
@@ -206,21 +240,40 @@ class _GridAttention(torch.autograd.Function):
 
     @staticmethod
     def _attended(
-        ctx: Any, rows: Tensor, att_source: Tensor, att_destination: Tensor, token: Tensor | None, args: AttentionArgs
+        ctx: Any, come: Any, att_source: Tensor, att_destination: Tensor, token: Tensor | None, args: AttentionArgs
     ) -> tuple[Tensor, Tensor | None]:
-        operator, kernels = args.operator, kernels_for(rows)
-        moves, wanted, mine = operator.moves, operator.destinations, operator.heads(len(att_source))
-        source = scores_of(rows, att_source[mine])
-        of_own = scores_of(operator.own_destinations(rows), att_destination[mine])
-        destination = operator.of_scores.gather(of_own, wanted.across, COLUMNS)
-        shares = _shares(operator, source, destination, args.slope)
-        kept = kept_of(args.dropout, shares)
-        edges = operator.two_way.edges
-        with record_function("product"):
-            sums = [rows.new_empty((edges.num_rows, rows.shape[1]))]  # moves have the only reference, as in chains
-            kernels.sum(Sums(edges, rows, None, sums[0], weight=where_kept(shares, kept)))
-        sums.append(moves.reduce_scatter(sums.pop(), wanted.across, COLUMNS))
-        out = moves.to_rows(sums.pop(), wanted.features, att_source.numel())
+        operator, mine = args.operator, args.operator.heads(len(att_source))
+        moves, wanted, cut = operator.moves, operator.destinations, operator.cut
+        gathered: list[Callable[[], Tensor]] = []
+
+        def set_out(number: int, place: slice, rows: Tensor) -> None:
+            if number == operator.moves_to_columns:
+                scores = scores_of(operator.own_destinations(rows, place.start), att_destination[mine])
+                gathered.append(operator.of_scores.start_gather(scores, wanted.across, COLUMNS))
+
+        coming, places = ([lambda: come], [operator.every]) if cut is None else (come, cut.coming)
+        rows, source = scored(coming, places, lambda some: scores_of(some, att_source[mine]), set_out)
+        destination = gathered.pop()()
+        shares, kept = shares_of_edges(operator, source, destination, args.slope, args.dropout)
+        edges, dropped, kernels = operator.two_way.edges, where_kept(shares, kept), kernels_for(rows)
+
+        def summed(edges: Edges, weight: Tensor) -> Tensor:
+            out = rows.new_empty((edges.num_rows, rows.shape[1]))
+            with record_function("product"):
+                kernels.sum(Sums(edges, rows, None, out, weight=weight))
+            return out
+
+        if cut is None:
+            sums = [summed(edges, dropped)]  # moves have the only reference, as in chains
+            sums.append(moves.reduce_scatter(sums.pop(), wanted.across, COLUMNS))
+            out = moves.to_rows(sums.pop(), wanted.features, att_source.numel())
+        else:
+            width = att_source.numel()
+
+            def made(piece: Piece) -> Tensor:
+                return summed(piece.edges, dropped[piece.at])
+
+            out = leaving(moves, cut.blocks, made, wanted, width, COLUMNS, "forward")()
         ctx.args = args
         ctx.save_for_backward(rows, att_source, att_destination, source, destination, shares, kept)
         return out, None if token is None else token.clone()
@@ -231,88 +284,91 @@ class _GridAttention(torch.autograd.Function):
         args: AttentionArgs = ctx.args
         rows, att_source, att_destination, source, destination, shares, kept = ctx.saved_tensors
         args.enter(Step.RETURN, grad)
-        operator, kernels = args.operator, kernels_for(rows)
+        operator, kernels, cut = args.operator, kernels_for(rows), args.operator.cut
         moves, of_scores, wanted = operator.moves, operator.of_scores, operator.destinations
         mine, edges, dtype = operator.heads(len(att_source)), operator.two_way.edges, computed_in(rows.dtype)
-        columns = [moves.to_columns(grad.contiguous(), wanted.features, "backward")]
-        of_sums = moves.gather(columns.pop(), wanted.across, COLUMNS, "backward")
+        width, size, rows_dtype = grad.shape[1], rows.shape, rows.dtype
+        transposed = operator.two_way.transposed_with_order
+        assert transposed.order is not None
 
         # Of scores: through the softmax over all edges of a row, also those of other trainers.
-        grad_shares = where_kept(kernels.dot(edges, rows, None, of_sums, shares.shape[1]), kept)
-        of_row = None
+        if cut is None:
+            columns = [moves.to_columns(grad.contiguous(), wanted.features, "backward")]
+            of_sums = moves.gather(columns.pop(), wanted.across, COLUMNS, "backward")
+            grad_shares = kernels.dot(edges, rows, None, of_sums, shares.shape[1])
+        else:
+            coming = arriving(moves, grad.contiguous(), wanted, COLUMNS, "backward")
+            of_sums, grad_shares = dotted(coming, cut.returning, cut.pieces(), rows, shares.shape[1])
+        grad_shares = where_kept(grad_shares, kept)
+        weight = of_row = room = None
+
+        def summed(some: Edges, out: Tensor) -> Tensor:
+            with record_function("product"):
+                kernels.sum(Sums(some, of_sums, None, out, weight=weight))
+            return out
+
         if moves.sides[COLUMNS].size > 1:
-            part = _sums_of_values(operator, shares * grad_shares)
-            of_own = of_scores.reduce_scatter(part, wanted.across, COLUMNS, "backward")
-            of_row = of_scores.gather(of_own, wanted.across, COLUMNS, "backward")
+            part = sums_of_values(operator, shares * grad_shares)
+            parts = of_scores.start_reduce_scatter(part, wanted.across, COLUMNS, "backward")
+            if cut is not None and args.overlaps:
+                weight = where_kept(shares, kept)
+                first, second = (Piece.of(transposed, each).edges for each in cut.halves)
+                room = of_sums.new_empty((first.num_rows + second.num_rows, size[1]), dtype=dtype)
+                summed(first, room[: first.num_rows])
+            come = of_scores.start_gather(parts(), wanted.across, COLUMNS, "backward")
+            if room is not None:
+                summed(second, room[first.num_rows :])
+            of_row = come()
         grad_scores, _, of_part = kernels.shares_backward(
             edges, source, destination, args.slope, (shares, None), (grad_shares, None), of_row
         )
-        grad_destination = of_scores.reduce_scatter(of_part, wanted.across, COLUMNS, "backward")
-        transposed = operator.two_way.transposed_with_order
-        assert transposed.order is not None
+        come = of_scores.start_reduce_scatter(of_part, wanted.across, COLUMNS, "backward")
         grad_source = torch.empty_like(source)
         by_position = type(transposed)(indptr=transposed.indptr, indices=transposed.order)
         kernels.sum(Sums(by_position, grad_scores, None, grad_source))
         del grad_shares, grad_scores
         of_att_source = _of_all_heads(gradient_of(att_source[mine], rows, grad_source), att_source, mine)
+        grad_destination = come()
         of_att_destination = _of_all_heads(
             gradient_of(att_destination[mine], operator.own_destinations(rows), grad_destination),
             att_destination,
             mine,
         )
-        size, rows_dtype = rows.shape, rows.dtype
         del rows
 
         # Of rows: of what was summed, and of their scores.
-        with record_function("product"):
-            of_rows = [of_sums.new_empty(size, dtype=dtype)]
-            kernels.sum(Sums(transposed, of_sums, None, of_rows[0], weight=where_kept(shares, kept)))
-        del of_sums, shares, kept
-        of_rows[0].addmm_(grad_source, columns_of(att_source[mine]).t().to(dtype))
-        of_rows.append(moves.reduce_scatter(of_rows.pop().to(rows_dtype), operator.sources.across, ROWS, "backward"))
-        for_destination = columns_of(att_destination[mine]).t().to(rows_dtype)
-        parts = zip(operator.of_destinations(of_rows[0]), grad_destination.split(wanted.features), strict=True)
-        for part, of_scores_there in parts:
-            part.addmm_(of_scores_there.to(rows_dtype), for_destination)
-        del part, parts
-        grad_z = moves.to_rows(of_rows.pop(), operator.sources.features, grad.shape[1], "backward")
+        to_source, to_destination = (columns_of(att[mine]).t() for att in (att_source, att_destination))
+        of_members = grad_destination.split(wanted.features)
+        weight = where_kept(shares, kept) if weight is None else weight
+        if cut is None:
+            of_rows = [summed(transposed, of_sums.new_empty(size, dtype=dtype))]
+            del of_sums, shares, kept, weight
+            of_rows[0].addmm_(grad_source, to_source.to(dtype))
+            sizes = operator.sources.across
+            of_rows.append(moves.reduce_scatter(of_rows.pop().to(rows_dtype), sizes, ROWS, "backward"))
+            for some, of_member in zip(operator.of_destinations(of_rows[0]), of_members, strict=True):
+                some.addmm_(of_member.to(rows_dtype), to_destination.to(rows_dtype))
+            del some
+            grad_z = moves.to_rows(of_rows.pop(), operator.sources.features, width, "backward")
+        else:
+            turned, ahead = cut.turned_round(transposed), [] if room is None else [room]
+            del room
+            own = dict(zip(map(id, own_of(turned, moves, ROWS)), of_members, strict=True))
+
+            def made(piece: Piece) -> Tensor:
+                some = piece.edges
+                begun = ahead and piece is turned[cut.first][0]
+                out = ahead.pop() if begun else summed(some, of_sums.new_empty((some.num_rows, size[1]), dtype=dtype))
+                out.addmm_(grad_source[piece.rows], to_source.to(dtype))
+                if id(piece) in own:
+                    of_member = own[id(piece)]
+                    out[: len(of_member)].addmm_(of_member, to_destination.to(dtype))
+                return out.to(rows_dtype)
+
+            grad_z = leaving(moves, turned, made, operator.sources, width, ROWS, "backward")()
         if ctx.needs_input_grad[0]:
             ctx.box.append(grad_z)
         return grad_z.new_zeros(0), of_att_source, of_att_destination, grad_token, None, None
-
-
-def _shares(operator: GridAttention, source: Tensor, destination: Tensor, slope: float) -> Tensor:
-    """Shares [E, h] of the edges, whose softmax is over those of all trainers along ``columns``."""
-    edges, across = operator.two_way.edges, operator.destinations.across
-    powers, highest = kernels_for(source).powers(edges, source, destination, slope)
-    if operator.weight is not None:
-        powers *= operator.weight.to(powers.dtype).unsqueeze(1)
-    of_row, total = None, _sums_of_values(operator, powers)
-    if operator.moves.sides[COLUMNS].size > 1:
-        moves, packed = operator.of_scores, torch.cat([highest, total], dim=1)
-        of_own = moves.start_reduce_scatter(packed, across, COLUMNS, joined=joined_powers)()
-        of_all = moves.gather(of_own, across, COLUMNS)
-        of_highest, total = of_all.chunk(2, dim=1)
-        of_row = (highest - of_highest).exp() / total
-    # A row without edges anywhere has no total, and one without edges here has no highest.
-    factor = torch.where(total > 0, total.reciprocal() if of_row is None else of_row, 0)
-    return powers.mul_(factor[edges.rows()])
-
-
-def joined_powers(parts_GR2h: Tensor) -> Tensor:
-    """Put highest scores and totals of powers together, [R, 2 h] of members' [G, R, 2 h]: those of all edges."""
-    highest, total = parts_GR2h.chunk(2, dim=2)
-    of_all = highest.amax(dim=0)
-    by = torch.where(highest > -torch.inf, (highest - of_all).exp(), 0)
-    return torch.cat([of_all, (total * by).sum(dim=0)], dim=1)
-
-
-def _sums_of_values(operator: GridAttention, values: Tensor) -> Tensor:
-    """Sums [R, h] of values of edges [E, h] over each row."""
-    edges = operator.two_way.edges
-    sums = values.new_empty((edges.num_rows, values.shape[1]))
-    kernels_for(values).sum(Sums(edges.of_values(), values, None, sums))
-    return sums
 
 
 def _of_all_heads(gradient: Tensor, att: Tensor, mine: slice) -> Tensor:

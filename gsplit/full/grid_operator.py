@@ -21,12 +21,11 @@ from torch import Tensor
 
 from gsplit.full.moves import Moves, shares
 from gsplit.full.operators import Sizes, chain, product, transposed, way_of
-from gsplit.full.passing import start_reduce_scatter, start_scattered_to_rows, start_to_rows
+from gsplit.full.passing import arriving, blocks_of, cuts, leaving, there_early
 from gsplit.full.plans import COLUMNS, FEATURES, ROWS
 from gsplit.full.shards import Shard
 from gsplit.full.slices import slices
 from gsplit.kernels import Edges, computed_in
-from gsplit.kernels.sums import core_rests
 from gsplit.nn.exchange import times
 from gsplit.nn.neighbourhood import Factors
 
@@ -140,20 +139,10 @@ class GridOperator:
 
     def _cut(self, shard: Shard, given: Sizes, wanted: Sizes, axes: tuple[str, str]) -> Shard | Cut:
         """The edges of a product, on accelerators cut so that moves go on meanwhile."""
-        if shard.edges.indices.device.type == "cpu" and not core_rests[0]:
+        if not cuts(shard.edges.indices.device):
             return shard
-        first, second, along = (self._moves.sides[axis] for axis in (*axes, FEATURES))
-        begin, early = sum(given.across[: first.place]), []
-        if along.size > 1:
-            own = begin + sum(given.features[: along.place])
-            early.append(slice(own, own + given.features[along.place]))
-        if first.size > 1:
-            early.append(slice(begin, begin + given.across[first.place]))
-        if second.size == 1:
-            return Cut.of(shard, early, [[size] for size in wanted.features])
-        blocks = [[size] for size in wanted.across]
-        blocks[second.place] = wanted.features
-        return Cut.of(shard, early, blocks)
+        first, second = axes
+        return Cut.of(shard, there_early(self._moves, given, first), blocks_of(self._moves, wanted, second))
 
     def _summed(
         self,
@@ -201,7 +190,7 @@ class GridOperator:
         """Begin the chain; what is returned does the rest, and gives [own rows of ``wanted``, D]."""
         width, dtype, way, along = x.shape[1], x.dtype, way_of(axes), self._moves.sides[FEATURES]
         room = cut.blocks[-1][-1][0].stop, shares(width, along.size)[along.place]
-        coming = self._arriving(x, given, axes[0], way)
+        coming = arriving(self._moves, x, given, axes[0], way)
         there = [next(coming)]
 
         def summed() -> Callable[[], Tensor]:
@@ -213,48 +202,16 @@ class GridOperator:
                 there[:] = [next(coming)]
             rows = there.pop()()
 
-            def piece(at: slice, shard: Shard) -> Tensor:
+            def made(piece: tuple[slice, Shard]) -> Tensor:
+                at, shard = piece
                 of_edges, begun = shard.weight if weighted else None, None if onto is None else onto[at]
                 return product(shard.edges, [rows], of_edges, out=sums[at], onto=begun).to(dtype)
 
-            return self._leaving(cut, piece, wanted, width, axes[1], way)
+            return leaving(self._moves, cut.blocks, made, wanted, width, axes[1], way)
 
         if not cut.early:  # products come first, and what goes at last is on its way
             return summed()
         return lambda: summed()()
-
-    def _arriving(self, x: Tensor, given: Sizes, axis: str, way: str) -> Iterator[Callable[[], Tensor]]:
-        """Move rows along the features and an axis; what gives those that are there comes while others travel."""
-        moves, rows = self._moves, x
-        if moves.sides[FEATURES].size > 1:
-            arrive = moves.start_to_columns(x, given.features, way)
-            yield lambda: moves.own_columns(x)
-            rows = arrive()
-        if moves.sides[axis].size > 1:
-            own = moves.rounded(rows)
-            arrive = moves.start_gather(own, given.across, axis, way)
-            yield lambda: own
-            rows = arrive()
-        yield lambda: rows
-
-    def _leaving(
-        self, cut: Cut, piece: Callable[[slice, Shard], Tensor], wanted: Sizes, width: int, axis: str, way: str
-    ) -> Callable[[], Tensor]:
-        """Make the sums, member by member, and send them; what is returned gives [own rows, D]."""
-        moves, blocks = self._moves, cut.blocks
-        side, along = moves.sides[axis], moves.sides[FEATURES]
-
-        def block(member: int) -> Tensor:
-            return piece(*blocks[member][0])
-
-        if side.size == 1:
-            return start_to_rows(moves, block, wanted.features, width, way) if along.size > 1 else lambda: block(0)
-        if along.size == 1:
-            return start_reduce_scatter(moves, block, wanted.across, width, axis, way)
-        own = blocks[side.place]
-        return start_scattered_to_rows(
-            moves, block, lambda member: piece(*own[member]), wanted.across, wanted.features, width, axis, way
-        )
 
 
 def kept(shard: Shard, mask_E: Tensor, first: int = 0) -> Shard:

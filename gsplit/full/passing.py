@@ -1,4 +1,7 @@
-"""Moves of sums that are made block by block: each block is sent while the next is made.
+"""Moves beside a product: rows that come move by move, and sums that are made block by block.
+
+Rows that are there are summed while others travel (:func:`arriving`). Each block of sums is sent while the next is
+made (:func:`leaving`).
 
 In step s each trainer makes what is for the member s places on, so all send and receive at once, and the own block,
 which stays, comes last. What is returned waits for what is still on its way.
@@ -12,16 +15,102 @@ Legend: n own rows, D columns, D' of this trainer, G members of a group.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 
 from gsplit.full.moves import Moves, Side, once, shares, side_by_side
+from gsplit.full.operators import Sizes
 from gsplit.full.plans import FEATURES
+from gsplit.kernels.sums import core_rests
 from gsplit.nn.rowwise.products import without_autocast
 from gsplit.parallel.collectives import start_all_to_all
+
+Piece = TypeVar("Piece")
+"""Edges into some rows of a product."""
+
+
+def cuts(device: torch.device) -> bool:
+    """Return whether a product there is cut: on the CPU the cores that sum would also send."""
+    return device.type != "cpu" or core_rests[0]
+
+
+def there_early(moves: Moves, given: Sizes, axis: str) -> list[slice]:
+    """Places of the rows that :func:`arriving` gives before the last, among all of these."""
+    side, along = moves.sides[axis], moves.sides[FEATURES]
+    begin, places = sum(given.across[: side.place]), []
+    if along.size > 1:
+        own = begin + sum(given.features[: along.place])
+        places.append(slice(own, own + given.features[along.place]))
+    if side.size > 1:
+        places.append(slice(begin, begin + given.across[side.place]))
+    return places
+
+
+def arriving(moves: Moves, x: Tensor, given: Sizes, axis: str, way: str) -> Iterator[Callable[[], Tensor]]:
+    """Move rows along the features and an axis; what gives those that are there comes while others travel."""
+    rows = x
+    if moves.sides[FEATURES].size > 1:
+        arrive = moves.start_to_columns(x, given.features, way)
+        yield lambda: moves.own_columns(x)
+        rows = arrive()
+    if moves.sides[axis].size > 1:
+        own = moves.rounded(rows)
+        arrive = moves.start_gather(own, given.across, axis, way)
+        yield lambda: own
+        rows = arrive()
+    yield lambda: rows
+
+
+def blocks_of(moves: Moves, wanted: Sizes, axis: str) -> list[list[int]]:
+    """Sizes of the pieces of each block that :func:`leaving` sends.
+
+    A block is for a member along the axis, the own one in pieces for the trainers along the features; where the
+    trainer is alone along the axis, a block is for one of these.
+    """
+    side = moves.sides[axis]
+    if side.size == 1:
+        return [[size] for size in wanted.features]
+    blocks = [[size] for size in wanted.across]
+    blocks[side.place] = wanted.features
+    return blocks
+
+
+def leaving(
+    moves: Moves,
+    blocks: Sequence[Sequence[Piece]],
+    made: Callable[[Piece], Tensor],
+    wanted: Sizes,
+    width: int,
+    axis: str,
+    way: str,
+) -> Callable[[], Tensor]:
+    """Make the sums, piece by piece, and send them; what is returned gives [own rows of ``wanted``, ``width``].
+
+    Args:
+        moves: of the trainer.
+        blocks: the pieces, as :func:`blocks_of` has them.
+        made: makes the sums of a piece.
+        wanted: sizes of the sums.
+        width: of the rows that they become.
+        axis: along which they are added up.
+        way: ``forward`` or ``backward``, under which it is counted.
+    """
+    side, along = moves.sides[axis], moves.sides[FEATURES]
+
+    def block(member: int) -> Tensor:
+        return made(blocks[member][0])
+
+    if side.size == 1:
+        return start_to_rows(moves, block, wanted.features, width, way) if along.size > 1 else lambda: block(0)
+    if along.size == 1:
+        return start_reduce_scatter(moves, block, wanted.across, width, axis, way)
+    own = blocks[side.place]
+    return start_scattered_to_rows(
+        moves, block, lambda member: made(own[member]), wanted.across, wanted.features, width, axis, way
+    )
 
 
 def start_reduce_scatter(

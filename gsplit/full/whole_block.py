@@ -125,7 +125,12 @@ class WholeBlock(Neighbourhood):
             raise ValueError(f"the block has no edges for attention with loops={loops}")
         self._check_rows(z)
         args = AttentionArgs(
-            operator=operator, layer=self.layer, checker=comm.checker, slope=negative_slope, dropout=dropout
+            operator=operator,
+            layer=self.layer,
+            checker=comm.checker,
+            slope=negative_slope,
+            dropout=dropout,
+            overlaps=comm.overlaps,
         )
         wants = any(each.requires_grad for each in (z, att_source, att_destination)) or self.layer > 1
         token = comm.token if torch.is_grad_enabled() and wants else None

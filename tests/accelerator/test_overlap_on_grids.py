@@ -14,10 +14,11 @@ from support.runs import config_for
 from support.traces import SCHEDULES, SUM, differing, given
 from torch import nn
 
+from gsplit.full.grid_attention import GridAttention
 from gsplit.full.grid_operator import GridOperator
 from gsplit.full.moves import Moves, fresh_counters
 from gsplit.full.operators import Sizes
-from gsplit.full.plans import COLUMNS, ROWS, plan_of
+from gsplit.full.plans import COLUMNS, ROWS, GridPlan, plan_of
 from gsplit.full.shards import Shard
 from gsplit.full.whole_block import WholeBlock
 from gsplit.kernels import Edges
@@ -25,6 +26,7 @@ from gsplit.nn import BatchComm
 from gsplit.nn.sage import SAGEConv
 
 pytestmark = pytest.mark.accelerator
+SLOW = pytest.mark.slow
 
 OWN = 100
 WHOLE = {"strategy": "full", "batch_size": 512, "fan_out": (-1, -1)}
@@ -119,6 +121,35 @@ def test_gradients_of_rows_travel_while_those_of_weights_are_computed(
         assert [number for number in products if number] == beside, step.meanwhile(kind)
 
 
+ATTENTION: dict[str, tuple[int, tuple[int, int, int], str, str]] = {
+    "rows": (2, (2, 1, 1), "bb", 4 * "s"),
+    "columns": (2, (1, 2, 1), 2 * "rb" + 2 * "bb", 2 * "ssrr" + 2 * "ddbb"),
+    "features": (2, (1, 1, 2), 2 * "sb" + 2 * "db", ""),
+    "rows and columns": (4, (2, 2, 1), 2 * "rb" + 2 * "bbb", 2 * "ssssrr" + 2 * "ddbb"),
+    "rows and features": (4, (2, 1, 2), 2 * "sb" + 2 * "dbb", 4 * "s"),
+    "columns and features": (4, (1, 2, 2), 2 * "srbb" + 2 * "dbbb", 2 * "ssrr" + 2 * "ddbb"),
+}
+"""Trainers, grid, and what stands beside each all-to-all and each message of a gather, of two layers forward and
+backward: scores (s), rows of edges (r), dot products of edges (d), sums (b)."""
+BESIDE = {"aten::mm.out": "s", "aten::repeat_interleave.Tensor": "r", "sparse_sampled_addmm": "d"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [name if name in ("rows", "columns and features") else pytest.param(name, marks=SLOW) for name in ATTENTION],
+)
+def test_moves_of_attention_travel_while_it_is_computed(controls, accelerator_pool, weighted_layouts, tmp_path, name):
+    world, grid, exchanges, gathers = ATTENTION[name]
+    changes = {"cache": "none", "evaluate": "none", **WHOLE, "algorithm": "3d", "grid": grid}
+    changes |= {"model": "gat", "heads": 2, "out_heads": 2}
+    for step in given(accelerator_pool, weighted_layouts, tmp_path, world, **changes):
+        for kind, wanted in (("alltoall", exchanges), ("broadcast", gathers)):
+            hidden = step.meanwhile(kind)
+            kinds = [[BESIDE.get(each, "b" if each.startswith(SUM) else "") for each in behind] for behind in hidden]
+            found = "".join(next(filter(None, each), "-") for each in kinds)
+            assert found == wanted, hidden
+
+
 def test_edges_travel_while_others_are_summed_over(controls, accelerator_pool, weighted_layouts, tmp_path):
     """Forward and backward: pointers of all, and indices and weights of the first, come before anything is summed."""
     changes = {"cache": "none", "evaluate": "none", "model": "gcn", **WHOLE, "algorithm": "columns", "graph": "move"}
@@ -126,6 +157,21 @@ def test_edges_travel_while_others_are_summed_over(controls, accelerator_pool, w
         hidden = step.meanwhile("broadcast")
         beside = ["ny"[any(each.startswith(SUM) for each in behind)] for behind in hidden]
         assert "".join(beside) == 2 * ("nnn" + "nn" + "yy" + "yy"), hidden
+
+
+def block_around(operator, sizes, comm):
+    """The block of a second layer from so many own rows to so many."""
+    sources, destinations = map(int, sizes)
+    return WholeBlock(
+        num_own_sources=sources,
+        num_destinations=destinations,
+        layer=2,
+        operator=operator,
+        in_degrees=torch.full((destinations,), 3, device=comm.token.device),
+        in_weights=None,
+        degrees=None,
+        comm=comm,
+    )
 
 
 def of_chain(member, algorithm, grid, made):
@@ -148,16 +194,7 @@ def of_chain(member, algorithm, grid, made):
         edges = Edges(indptr=indptr.to(device), indices=indices.to(device))
         made[device] = GridOperator(Shard(edges, None), Moves.of(member.on(plan.grid)), sources, destinations)
     comm = BatchComm(member.group, fresh_counters(), device)
-    block = WholeBlock(
-        num_own_sources=len(x),
-        num_destinations=len(grad),
-        layer=2,
-        operator=made[device],
-        in_degrees=torch.full((len(grad),), 3, device=device),
-        in_weights=None,
-        degrees=None,
-        comm=comm,
-    )
+    block = block_around(made[device], sizes[member.rank], comm)
     layers = layers.to(device)
     if device.type != "cpu":
         keep_busy(device)
@@ -165,6 +202,42 @@ def of_chain(member, algorithm, grid, made):
     out = torch.cat([layer(block, rows) for layer in layers], dim=1)
     comm.tie((out * torch.cat([grad, grad[:, :8]], dim=1).to(device)).sum()).backward()
     return [each.detach().cpu() for each in (out, rows.grad, *(weight.grad for weight in layers.parameters()))]
+
+
+def of_attention(member, sizes, made):
+    """Attention on a grid, and gradients of the own sources and of both vectors, on the host; ``made`` as above."""
+    plan, draw = GridPlan(algorithm="3d", sizes=sizes), torch.Generator().manual_seed(member.rank)
+    levels, device = np.array([[OWN - 7 * peer, OWN - 10 * peer] for peer in range(member.world)]), member.device
+    around = (
+        Sizes.of(levels[:, 0], plan.grid, member.rank, ROWS),
+        Sizes.of(levels[:, 1], plan.grid, member.rank, COLUMNS),
+    )
+    indptr = torch.randint(0, 30, (sum(around[1].across) + 1,), generator=draw).cumsum(0).int()
+    indptr[0] = 0
+    indices = torch.randint(0, sum(around[0].across), (int(indptr[-1]),), dtype=torch.int32, generator=draw)
+    z, grad = (torch.randn(int(n), 4, 8, generator=draw) for n in levels[member.rank])
+    vectors = torch.randn(2, 4, 8, generator=torch.Generator().manual_seed(7))
+    if device not in made:
+        shard = Shard(Edges(indptr=indptr.to(device), indices=indices.to(device)), None)
+        moves = Moves.of(member.on(plan.grid))
+        made[device] = GridAttention(shard, moves, *around, loops=False, num_edges=len(indices))
+    comm = BatchComm(member.group, fresh_counters(), device)
+    block = block_around(made[device], levels[member.rank], comm)
+    if device.type != "cpu":
+        keep_busy(device)
+    rows, to, of = (each.to(device).requires_grad_() for each in (z, *vectors))
+    out = block.attend(rows, to, of, negative_slope=0.2, dropout=lambda ones: ones * 2, loops=False)
+    comm.tie((out * grad.to(device)).sum()).backward()
+    return [each.detach().cpu() for each in (out, rows.grad, to.grad, of.grad)]
+
+
+@pytest.mark.parametrize(
+    "name", [name if name == "columns and features" else pytest.param(name, marks=SLOW) for name in ATTENTION]
+)
+def test_moves_of_attention_that_overlap_change_no_bit(controls, accelerator_pool, name):
+    world, grid, *_ = ATTENTION[name]
+    function = partial(of_attention, sizes=grid, made={})
+    assert accelerator_pool.run(world, differing, function, SCHEDULES) == world * [[]]
 
 
 @pytest.mark.parametrize("name", CHAINS)
@@ -180,7 +253,7 @@ RUNS: dict[str, tuple[int, dict[str, Any]]] = {
 """Trainers and flags; of each ``make test`` runs one like it under one schedule (test_bit_equal.py)."""
 
 
-@pytest.mark.slow
+@SLOW
 @pytest.mark.parametrize("name", RUNS)
 def test_runs_that_overlap_change_no_bit(controls, accelerator_pool, weighted_layouts, tmp_path, name):
     world, changes = RUNS[name]

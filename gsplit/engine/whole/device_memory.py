@@ -218,8 +218,11 @@ class Layer:
             if exchanges(self.plan, work):
                 words = max(words, waiting + after * summed + 3 * rows * summed)
             else:  # gradients of scores have gone when those of rows are taken
-                _, _, gathered, _ = block_of(self.plan, work, self.rank, self.number)
-                share = -(-summed // self.plan.grid.size(FEATURES))
+                grid = self.plan.grid
+                _, _, gathered, sources = block_of(self.plan, work, self.rank, self.number)
+                share = -(-summed // grid.size(FEATURES))
+                if grid.size(COLUMNS) > 1 and not work.recomputes:  # the first piece of gradients of rows is there
+                    gathered += sources // (grid.size(ROWS) if grid.size(ROWS) > 1 else grid.size(FEATURES))
                 words = max(words, waiting + gathered * share)
                 words = max(words, waiting + self._chain(forward=False) - of_edges // 2 // work.itemsize)
             return (skipping + words) * work.itemsize + of_edges
