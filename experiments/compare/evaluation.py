@@ -22,8 +22,6 @@ from typing import Annotated, Any
 import torch
 
 from experiments.baselines.dgl_sampling import FORMS
-from experiments.baselines.dgl_training import DGLTraining
-from experiments.baselines.pyg_training import PyGTraining
 from experiments.baselines.stored import write_arrays
 from experiments.baselines.workload import Setting
 from experiments.compare.config import CompareConfig
@@ -79,6 +77,9 @@ def measure(config: EvaluationConfig) -> dict[str, Any]:
 
 def ways_of(config: EvaluationConfig) -> dict[str, Callable[[], float]]:
     """What gives the seconds of an evaluation, by name."""
+    from experiments.baselines.dgl_training import DGLTraining  # each needs its library
+    from experiments.baselines.pyg_training import PyGTraining
+
     same = CompareConfig(
         hidden=config.hidden, fan_out=config.fan_out, batch_size=config.batch_size, gpus=1, dropout=0.0
     )

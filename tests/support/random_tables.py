@@ -20,6 +20,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from support.libraries import HAS_VIEWS
+
 GAPS, OTHER_GAPS = ("", "NA", "n/a", "NaN", "NULL", "None"), ("", "-", "Missing", "-999")
 WORDS = ("a", "b b", "ü", 'q"uote', "x,y", "two\nlines", "semi;colon", "1", "07", "tab\tbed")
 YES, NO = ("1", "true", "T", "yes", "Y"), ("0", "False", "f", "no", "N")
@@ -33,7 +35,8 @@ TIME_FORMS = ("%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%SZ", "%Y/%m/%d %H:%M:%S", "%
 UTC = datetime.timezone.utc
 WHOLE_TYPES = (pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint64(), pa.float16(), pa.decimal128(20, 3))
 FLOAT_TYPES = (pa.float32(), pa.float64())
-TEXT_TYPES = (pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string()))
+VIEWS = pa.string_view() if HAS_VIEWS else pa.string()
+TEXT_TYPES = (pa.string(), pa.large_string(), VIEWS, pa.dictionary(pa.int32(), pa.string()))
 ZONES = (None, "UTC", "Asia/Kolkata")
 
 

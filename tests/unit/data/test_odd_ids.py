@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from support.libraries import HAS_VIEWS
 from support.limits import addresses, largest_file
 
 import gsplit
@@ -181,8 +182,6 @@ def test_ids_that_are_refused(tmp_path, edges, options, message):
     assert [each.name for each in tmp_path.iterdir()] == [path.name]
 
 
-HAS_VIEWS = int(pa.__version__.split(".")[0]) >= 21
-"""Whether pyarrow writes views of strings into Parquet; 20.0 does not, 21.0 does."""
 TYPES = [pa.int8(), pa.uint64(), pa.large_string(), "dictionary", *([pa.string_view()] if HAS_VIEWS else [])]
 
 

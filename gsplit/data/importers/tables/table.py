@@ -130,6 +130,7 @@ def _are_large(values: NDArray[np.float64]) -> bool:
 
 def _whole(values: NDArray[np.float64], texts: Any) -> NDArray[Any]:
     """Numbers as long doubles where texts write them as whole ones that are too large for doubles."""
+    import pyarrow as pa
     import pyarrow.compute as pc
 
     at = np.flatnonzero((np.abs(values) >= WHOLE) & (np.abs(values) <= LARGEST))
@@ -138,7 +139,7 @@ def _whole(values: NDArray[np.float64], texts: Any) -> NDArray[Any]:
     if not whole.any():
         return values
     numbers = values.astype(np.longdouble)
-    numbers[at[whole]] = np.array(words.filter(whole).to_pylist(), "U").astype(np.longdouble)
+    numbers[at[whole]] = np.array(words.filter(pa.array(whole)).to_pylist(), "U").astype(np.longdouble)
     return numbers
 
 

@@ -187,7 +187,8 @@ def days_of(values: Any, form: str = "") -> Days:
 
 def _of_numbers(values: NDArray[np.float64], each: int) -> Days:
     """Days of numbers, of which ``each`` are a second."""
-    bad = ~np.isnan(values) & ~((values >= YEARS[0] * each) & (values < YEARS[1] * each))
+    first, end = (np.longdouble(year * each) for year in YEARS)  # with whole ones beyond int64 NumPy 1 compares none
+    bad = ~np.isnan(values) & ~((values >= first) & (values < end))
     return values / (SECONDS_A_DAY * each), int(np.argmax(bad)) if bad.any() else None
 
 
