@@ -79,6 +79,8 @@ class Case:
     """Names of the columns of an edge."""
     prefixes: tuple[str, str] = ("", "")
     """Text before the ids of sources and destinations, which the columns of these names lack."""
+    alone: list[str] = field(default_factory=list)
+    """Ids of a list of vertices without edges."""
 
     @property
     def num_vertices(self) -> int:
@@ -108,6 +110,7 @@ class Drawn:
     def case(self) -> Case:
         """Draw a graph and its tables."""
         n, named = 2 * int(self.random.integers(2, 6)), self.chance(0.5)
+        self._are_named = named
         self._rules = self._rules_of_texts()
         of_quotes = ("v {}, {}", '"{}"') if self._quote != "none" else ('"{}"',)
         style = self.pick(("{}", "0{}", "ü{}", *of_quotes)) if named else "{}"
@@ -127,9 +130,11 @@ class Drawn:
         adds = not self._steps and self.chance(0.3)
         sides = [at % 2 for at in order] if prefixes else None
         features = [self._table(n, f"c{at}", sides) for at in range(self.random.integers(1, 3))]
-        strangers = self._strangers(n, named, features)
+        alone = [f"alone {at}" for at in range(2)] if named and not self._steps and self.chance(0.3) else []
+        ids += alone
+        strangers = self._strangers(n, len(ids) if named else n, features)
         if adds:
-            ids += strangers[0] if named else map(str, range(n, 1 + max(n - 1, *strangers[1])))
+            ids += [f"stranger {at}" for at in range(strangers)] if named else map(str, range(n, n + strangers))
         options: dict[str, Any] = {
             "duplicates": self.pick([rule for rule in RULES if not (self._steps and rule == "mean")]),
             "self_loops": self.pick(("keep", "drop", "add")),
@@ -148,7 +153,7 @@ class Drawn:
         if prefixes:
             options |= dict(zip(("source_prefix", "destination_prefix"), prefixes, strict=True))
         ends = self.pick((("src", "dst"), ("from", "to"), ("u", "v")))
-        return Case(ids, named, edges, weights, features, labels, sets, options, ends, prefixes or ("", ""))
+        return Case(ids, named, edges, weights, features, labels, sets, options, ends, prefixes or ("", ""), alone)
 
     def _rules_of_texts(self) -> dict[str, Any]:
         """Flags of how texts are read; what is drawn is written so."""
@@ -194,13 +199,17 @@ class Drawn:
                 }[kind]
         return labels, kind
 
-    def _strangers(self, n: int, named: bool, tables: list[Table]) -> tuple[list[str], list[int]]:
-        """Ids and numbers of rows that are no vertex's, which become vertices in the order of their appearance."""
+    def _strangers(self, n: int, begin: int, tables: list[Table]) -> int:
+        """Number rows that are no vertex's from ``begin`` on as they appear, and return how many there are.
+
+        Whole numbers are what they are called: of these the largest counts.
+        """
         there = list(dict.fromkeys(v for table in tables for v in table.rows if v >= n))
-        if named:
-            for table in tables:
-                table.rows = [n + there.index(v) if v >= n else v for v in table.rows]
-        return [f"stranger {at}" for at in range(len(there))], [n - 1, *there]
+        if not self._are_named:
+            return max(there, default=n - 1) + 1 - n
+        for table in tables:
+            table.rows = [begin + there.index(v) if v >= n else v for v in table.rows]
+        return len(there)
 
     def _table(self, n: int, prefix: str, sides: list[int] | None) -> Table:
         rows = [int(v) for v in self.random.permutation(n + 2) if v < 3 or self.chance(0.8)]
@@ -309,6 +318,12 @@ class Drawn:
                 continue
             arrays.append(_typed(column, type_))
         pq.write_table(pa.table(arrays, names=header), path)
+        return path
+
+    def write_list(self, path: Path, ids: list[str]) -> Path:
+        """Write ids, one a line."""
+        mark = "" if self._quote == "none" else self._quote
+        path.write_text("".join(f"{mark}{id_.replace(mark, 2 * mark) if mark else id_}{mark}\n" for id_ in ids))
         return path
 
     def column_of(self, kind: str, values: list[Any], texts: list[str] | None = None) -> Column:

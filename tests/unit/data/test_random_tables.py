@@ -74,7 +74,18 @@ class Files:
             )
         return {"features": paths}
 
-    def labels_and_sets(self, vertices):
+    def lists(self):
+        """Lists of ids: vertices without edges, and perhaps the vertex sets."""
+        case, found = self._case, {}
+        if case.alone:
+            found["vertices"] = case.alone
+        if self._drawn.chance(0.3):
+            for name in ("train", "valid", "test"):
+                if ids := [case.ids[v] for v in sorted(case.sets) if case.sets[v] == name]:
+                    found[name] = ids
+        return {name: self._drawn.write_list(self._folder / f"{name}.txt", ids) for name, ids in found.items()}
+
+    def labels_and_sets(self, vertices, *, sets=True):
         case, drawn, options = self._case, self._drawn, {}
         rows = [int(v) for v in drawn.random.permutation(vertices)]
         values = [case.labels.get(v) for v in rows]
@@ -91,6 +102,8 @@ class Files:
         words = [case.sets.get(v) for v in rows]
         said = [drawn.pick(("", "none", "-")) if word is None else word for word in words]
         columns = [Column("text", values, texts, type_), Column("text", words, said, pa.string())]
+        if not sets:
+            return options | {"labels": self._write(["id", "y"], [self._ids(rows), columns[0]])}
         if drawn.chance(0.5):
             options |= {"labels": self._write(["id", "y", "set"], [self._ids(rows), *columns])}
             return options | {"label_column": "y", "split_column": "set"}
@@ -112,7 +125,8 @@ def imported(case, drawn, folder):
     rows = {id(table): list(zip(table.rows, range(len(table.rows)), strict=True)) for table in case.features}
     options = {**case.options, "columns": kinds_of(case, drawn)}
     options |= files.features(lambda table: rows[id(table)])
-    options |= files.labels_and_sets(list(range(len(case.ids))))
+    options |= (lists := files.lists())
+    options |= files.labels_and_sets(list(range(len(case.ids))), sets=not {"train", "valid", "test"} & {*lists})
     return gsplit.import_graph(files.edges(0, len(case.edges)), folder / "graph", **options)
 
 
