@@ -314,6 +314,13 @@ def test_a_first_line_of_one_field_is_a_file_of_one_column(tmp_path, names):
     assert graph.labels.tolist() == pd.Categorical(classes).codes.tolist()
 
 
+def test_numbers_below_a_first_line_of_one_field_are_columns(tmp_path):
+    (tmp_path / "y.txt").write_text("y\n0 1\n1 1\n0 0\n")
+    with pytest.raises(InputError) as caught:
+        imported(tmp_path, "0,1\n1,2\n2,0\n", ids="whole", labels=tmp_path / "y.txt")
+    says(caught.value, "y.txt, line 2, 2 columns, 1, in quotes")
+
+
 @pytest.mark.parametrize("value", ["\x0b1", "\x1f1", "\xa01", "1\u2009", "1_0", "\u0661"])
 @pytest.mark.parametrize("column", ["src", "x"])
 def test_marks_around_a_number_have_a_line(tmp_path, value, column):

@@ -257,12 +257,13 @@ def _bool(texts: Any, _column: FeatureColumn, gaps: Gaps) -> Encoded:
 
 def _codes(texts: Any, column: FeatureColumn, gaps: Gaps) -> tuple[NDArray[np.int64], int | None]:
     """The number of each text's category, -1 where it is none; and the first that may not be there."""
+    import pyarrow as pa
     import pyarrow.compute as pc
 
     words = pc.utf8_trim_whitespace(texts)
     codes, strange = _found(words, column.categories, gaps)
     if len(strange):
-        others = words.take(strange)
+        others = words.take(pa.array(strange))
         known = respelt(pc.unique(others).to_pylist(), column.categories)
         number = {name: at for at, name in enumerate(column.categories)}
         codes[strange] = np.array([*map(number.get, known.values()), -1], np.int64)[_positions(others, tuple(known))]
@@ -272,9 +273,11 @@ def _codes(texts: Any, column: FeatureColumn, gaps: Gaps) -> tuple[NDArray[np.in
 
 def _found(words: Any, among: tuple[str, ...], gaps: Gaps) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The place of each text among others, -1 where it is not there; and the texts of these that are no gaps."""
+    import pyarrow as pa
+
     at = _positions(words, among)
     absent = np.flatnonzero(at < 0)
-    return at, absent[~gaps.marked(words.take(absent)).to_numpy(zero_copy_only=False)]
+    return at, absent[~gaps.marked(words.take(pa.array(absent))).to_numpy(zero_copy_only=False)]
 
 
 def _positions(words: Any, among: tuple[str, ...]) -> NDArray[np.int64]:

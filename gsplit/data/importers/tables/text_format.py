@@ -93,12 +93,13 @@ class TextFormat:
         """Find the format by the first lines, with ``|`` and ``::`` as delimiters or as characters like others.
 
         Where lines are fields ``alone``, only marks that stand in each of the first lines equally often are
-        delimiters, and spaces are none; nor are they where the first line is one field.
+        delimiters, and spaces are none; so it is where the first line is one field, and not all below are numbers.
         """
         text = top.first.decode(errors="replace").rstrip("\r\n")
         unquoted = re.sub(f"{quote}[^{quote}]*{quote}", 2 * quote, text) if quote else text
         delimiter = top.delimiter or next((mark for mark in DELIMITERS if mark in unquoted), " ")
-        alone = alone or not (top.delimiter or BETWEEN.search(unquoted.strip(" ")))
+        if not (top.delimiter or BETWEEN.search(unquoted.strip(" "))):
+            alone = alone or not all(map(is_number, top.sample[len(top.first) :].decode(errors="replace").split()))
         of_several = top.delimiter or (delimiter != " " and _is_regular(top.sample + b"\n", delimiter, quote))
         if alone and not of_several and (INNER.search(top.sample) or not OUTER.search(top.sample)):
             return cls(delimiter=NOTHING, quote=quote)
