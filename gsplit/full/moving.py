@@ -20,7 +20,8 @@ from torch.profiler import record_function
 
 from gsplit.full.edge_shares import EdgeShare
 from gsplit.full.moves import Moves, shares
-from gsplit.full.operators import Sizes, chain, product, way_of
+from gsplit.full.operators import Sizes, chain, chain_of_columns, product, way_of
+from gsplit.full.passing import cuts
 from gsplit.full.plans import COLUMNS, FEATURES, ROWS
 from gsplit.kernels import computed_in
 from gsplit.nn.exchange import times
@@ -58,10 +59,34 @@ class MovingOperator:
         rows, around = times(grad, by.sources), (self._destinations, self._sources, (COLUMNS, ROWS))
         return by.applied(self._summed(rows.contiguous(), self._turned, *around, weighted=weighted), grad)
 
+    @property
+    def overlaps(self) -> bool:
+        """Whether moves of backward go on while something else is computed."""
+        return self._turned is not None and cuts(self._turned.indices.device)
+
+    def start_backward(self, grad: Tensor, by: Factors, *, weighted: bool) -> Callable[[], Tensor]:
+        """Begin to do :meth:`backward` on accelerators; what is returned does the rest, and gives the gradients.
+
+        Pointers, the edges of the first member, and gradients that become columns are on their way then.
+        """
+        assert self._turned is not None
+        x, around = times(grad, by.sources).contiguous(), (self._destinations, self._sources, (COLUMNS, ROWS))
+        in_stages = self._start_edges(self._turned, weighted, way_of((COLUMNS, ROWS)))
+        columns, width = self._moves.start_to_columns(x, self._destinations.features, "backward"), x.shape[1]
+
+        def gradients() -> Tensor:
+            return by.applied(chain_of_columns(self._moves, [columns()], in_stages, *around, width), grad)
+
+        return gradients
+
     def _summed(
         self, x: Tensor, share: EdgeShare, given: Sizes, wanted: Sizes, axes: tuple[str, str], *, weighted: bool
     ) -> Tensor:
-        way = way_of(axes)
+        in_stages = self._start_edges(share, weighted, way_of(axes))
+        return chain(self._moves, lambda: x, in_stages, given, wanted, axes)
+
+    def _start_edges(self, share: EdgeShare, weighted: bool, way: str) -> Callable[[Tensor], Tensor]:
+        """Begin to bring pointers and the first member's edges; what is returned sums rows over those of all."""
         members = self._moves.sides[FEATURES].size
         pointers = self._moves.start_pointers(share.ends, shares(share.num_rows, members), way)
         coming = [self._start(share, 0, weighted, way)]
@@ -80,7 +105,7 @@ class MovingOperator:
                 del indices, weight  # or a third member's would come beside these
             return sums.to(rows.dtype)
 
-        return chain(self._moves, lambda: x, in_stages, given, wanted, axes)
+        return in_stages
 
     def _start(self, share: EdgeShare, member: int, weighted: bool, way: str) -> Coming:
         """Begin to bring a member's edges to all."""

@@ -98,6 +98,20 @@ def chain(
     width = rows[0].shape[1]
     with record_function("to_columns"):
         rows.append(moves.to_columns(rows.pop(), given.features, way))
+    return chain_of_columns(moves, rows, summed, given, wanted, axes, width)
+
+
+def chain_of_columns(
+    moves: Moves,
+    rows: list[Tensor],
+    summed: Callable[[Tensor], Tensor],
+    given: Sizes,
+    wanted: Sizes,
+    axes: tuple[str, str],
+    width: int,
+) -> Tensor:
+    """The same behind the first move: ``rows`` has what came, and lets go of it; ``width`` is D."""
+    way = way_of(axes)
     with record_function("gather"):
         rows.append(moves.gather(rows.pop(), given.across, axes[0], way))
     rows.append(summed(rows.pop()))

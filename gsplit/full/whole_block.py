@@ -16,6 +16,7 @@ from typing_extensions import override
 
 from gsplit.full.grid_attention import AttentionArgs, GridAttention, attention_on_grid, rows_on_grid
 from gsplit.full.grid_operator import GridOperator
+from gsplit.full.moving import MovingOperator
 from gsplit.full.operators import Operator
 from gsplit.kernels import StoredRows, computed_in, copied, product_dtype
 from gsplit.nn import BatchComm
@@ -31,6 +32,9 @@ from gsplit.nn.rowwise.dense import (
     own_beside_others,
 )
 from gsplit.parallel.checker import CollectiveChecker, Step
+
+SETS_OUT = (GridOperator, MovingOperator)
+"""Operators whose backward begins, and ends later."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,7 +170,7 @@ class WholeBlock(Neighbourhood):
     @property
     def _overlaps(self) -> bool:
         """Whether gradients of rows travel while something else is computed in backward."""
-        return isinstance(self.operator, GridOperator) and self.operator.overlaps and self.comm.overlaps
+        return isinstance(self.operator, SETS_OUT) and self.operator.overlaps and self.comm.overlaps
 
     def _of_mean(self, x: Tensor) -> Factors:
         """The factors of a mean over rows like ``x``."""
@@ -229,14 +233,14 @@ class _WholeSumArgs:
             return coming()
         self._enter(Step.RETURN, grad)
         if self.late is not None:
-            assert isinstance(self.operator, GridOperator)
+            assert isinstance(self.operator, SETS_OUT)
             self.late.append(self.operator.start_backward(grad, by.turned(), weighted=self.weighted))
             return grad.new_empty(()).expand(self.num_rows, grad.shape[1])
         return self.operator.backward(grad, by.turned(), weighted=self.weighted)
 
     def set_out(self, grad: Tensor) -> None:
         """Begin :meth:`backward` with what it will be given."""
-        assert isinstance(self.operator, GridOperator)
+        assert isinstance(self.operator, SETS_OUT)
         assert self.by is not None
         self._check(self.coming is None)
         self.told = grad.data_ptr()

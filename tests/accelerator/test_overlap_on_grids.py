@@ -101,6 +101,7 @@ SET_OUT: dict[str, tuple[int, dict[str, Any], str, list[int]]] = {
     "columns": (2, {"grid": (1, 2, 1), "model": "sage"}, "broadcast", [1, 1, 3, 3]),
     "features": (3, {"grid": (1, 1, 3), "model": "gcn"}, "alltoall", [1]),
     "columns and features": (4, {"grid": (1, 2, 2), "model": "sage"}, "alltoall", [1, 3]),
+    "the graph moves": (2, {"grid": (1, 1, 2), "graph": "move", "model": "sage"}, "alltoall", [1, 3]),
 }
 """Trainers, flags, and for each message of gradients of rows that products stand beside, how many."""
 
@@ -248,7 +249,8 @@ def test_moves_that_overlap_change_no_bit(controls, accelerator_pool, name):
 
 
 RUNS: dict[str, tuple[int, dict[str, Any]]] = {
-    "skips where layers rotate": (2, {**TURNING, "grid": (1, 1, 2), "residual": True})
+    "the graph moves": (2, {**WHOLE, "fan_out": (-1, -1, -1), "grid": (1, 1, 2), "graph": "move"}),
+    "skips where layers rotate": (2, {**TURNING, "grid": (1, 1, 2), "residual": True}),
 }
 """Trainers and flags; of each ``make test`` runs one like it under one schedule (test_bit_equal.py)."""
 

@@ -281,7 +281,7 @@ class Layer:
     def _sets_out(self) -> int:
         """Numbers of gradients of sums that are on their way while those of weights are computed, on a grid."""
         plan, work = self.plan, self.work
-        if exchanges(plan, work) or plan.graph_moves or work.recomputes or plan.grid.world == 1:
+        if exchanges(plan, work) or work.recomputes or plan.grid.world == 1:
             return 0
         own = self.after * self.summed  # multiplied by factors
         if plan.grid.size(FEATURES) > 1:
