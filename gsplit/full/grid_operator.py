@@ -24,10 +24,10 @@ from gsplit.full.operators import Sizes, chain, product, transposed, way_of
 from gsplit.full.passing import arriving, blocks_of, cuts, leaving, there_early
 from gsplit.full.plans import COLUMNS, FEATURES, ROWS
 from gsplit.full.shards import Shard
-from gsplit.full.slices import slices
 from gsplit.kernels import Edges, computed_in
 from gsplit.nn.exchange import times
 from gsplit.nn.neighbourhood import Factors
+from gsplit.nn.slices import slices
 
 PASS_EDGES = 2
 """Edges a row that take as long as a pass over the sums, which are read and written once more."""
@@ -84,7 +84,7 @@ class GridOperator:
         moves: of the trainer.
         sources, destinations: sizes of the layer's two levels.
         returns: whether there is a backward.
-        in_slices: whether columns go around in slices, for less memory (:mod:`gsplit.full.slices`).
+        in_slices: whether columns go around in slices, for less memory (:mod:`gsplit.nn.slices`).
     """
 
     def __init__(
@@ -157,10 +157,11 @@ class GridOperator:
         """Sums of all columns, or slice by slice."""
         along, around = self._moves.sides[FEATURES], (given, wanted, axes, weighted)
         widths = slices(x.shape[1], along.size) if self._in_slices else [x.shape[1]]
+        whole = shares(x.shape[1], along.size)[along.place]
 
         def of_slice(part: Tensor) -> Tensor:
             if isinstance(shard, Cut):
-                return by.applied(self._start(times(part, by.sources), shard, *around)(), part)
+                return by.applied(self._start(times(part, by.sources), shard, *around, whole)(), part)
             return by.applied(self._chain(lambda: times(part, by.sources), shard, *around), part)
 
         if len(widths) == 1:
@@ -185,9 +186,19 @@ class GridOperator:
         return chain(self._moves, x, summed, given, wanted, axes)
 
     def _start(
-        self, x: Tensor, cut: Cut, given: Sizes, wanted: Sizes, axes: tuple[str, str], weighted: bool
+        self,
+        x: Tensor,
+        cut: Cut,
+        given: Sizes,
+        wanted: Sizes,
+        axes: tuple[str, str],
+        weighted: bool,
+        whole: int | None = None,
     ) -> Callable[[], Tensor]:
-        """Begin the chain; what is returned does the rest, and gives [own rows of ``wanted``, D]."""
+        """Begin the chain; what is returned does the rest, and gives [own rows of ``wanted``, D].
+
+        Of a slice ``whole`` are the columns that this trainer sums in all.
+        """
         width, dtype, way, along = x.shape[1], x.dtype, way_of(axes), self._moves.sides[FEATURES]
         room = cut.blocks[-1][-1][0].stop, shares(width, along.size)[along.place]
         coming = arriving(self._moves, x, given, axes[0], way)
@@ -197,7 +208,8 @@ class GridOperator:
             sums, onto = x.new_empty(room, dtype=computed_in(dtype)), None
             for shard in cut.early:
                 if shard is not None:
-                    product(shard.edges, [there.pop()()], shard.weight if weighted else None, out=sums, onto=onto)
+                    of_edges = shard.weight if weighted else None
+                    product(shard.edges, [there.pop()()], of_edges, out=sums, onto=onto, width=whole)
                     onto = sums
                 there[:] = [next(coming)]
             rows = there.pop()()
@@ -205,7 +217,7 @@ class GridOperator:
             def made(piece: tuple[slice, Shard]) -> Tensor:
                 at, shard = piece
                 of_edges, begun = shard.weight if weighted else None, None if onto is None else onto[at]
-                return product(shard.edges, [rows], of_edges, out=sums[at], onto=begun).to(dtype)
+                return product(shard.edges, [rows], of_edges, out=sums[at], onto=begun, width=whole).to(dtype)
 
             return leaving(self._moves, cut.blocks, made, wanted, width, axes[1], way)
 

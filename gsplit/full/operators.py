@@ -166,6 +166,7 @@ def product(
     by: Factors = NO_FACTORS,
     out: Tensor | None = None,
     onto: Tensor | None = None,
+    width: int | None = None,
 ) -> Tensor:
     """Sums over the edges of each row, [rows, D].
 
@@ -178,6 +179,7 @@ def product(
         by: what the sums are multiplied by, and what of the own rows is added.
         out: where they go; None: to memory of their own.
         onto: sums that they are added to, in place of own rows; it may be ``out``.
+        width: columns of the rows that a panel is a slice of; None: it is none.
     """
     if out is None:
         out = panels[0].new_empty((edges.num_rows, sum(panel.shape[1] for panel in panels)))
@@ -198,6 +200,7 @@ def product(
                         start_scale=None if start is None else by.own,
                         weight=of_edges,
                         scale=by.sums,
+                        width=width,
                     )
                 )
     return out

@@ -126,14 +126,21 @@ def start_reduce_scatter(
         axis: of the grid.
         way: ``forward`` or ``backward``, under which it is counted.
     """
-    side = moves.sides[axis]
-    passed = _start(moves, block, [sizes[side.place] * width] * side.size, side)
-    moves.count("reduce_scatter", way, [size * width for size in sizes], side.place, passed.out.itemsize)
-    passed.keep(block(side.place), side)
+    side, own = moves.sides[axis], moves.sides[axis].place
+    received = [sizes[own] * width] * side.size
+    if side.size == 2:  # the other's sums come alone, and the own ones are added to them
+        received[own] = 0
+    passed = _start(moves, block, received, side)
+    moves.count("reduce_scatter", way, [size * width for size in sizes], own, passed.out.itemsize)
+    kept = [moves.packed(block(own))]
+    if side.size > 2:
+        passed.keep(kept.pop(), side)
 
     def sums() -> Tensor:
         passed.wait()
-        return passed.out.view(side.size, sizes[side.place], width).sum(dim=0, dtype=passed.dtype)
+        if kept:
+            return passed.out.view(sizes[own], width).to(passed.dtype).add_(kept.pop().to(passed.dtype))
+        return passed.out.view(side.size, sizes[own], width).sum(dim=0, dtype=passed.dtype)
 
     return once(sums)
 

@@ -25,7 +25,7 @@ from typing import Any
 
 from gsplit.config.parallel import Algorithm
 from gsplit.errors import InputError
-from gsplit.full.slices import slices
+from gsplit.nn.slices import slices
 from gsplit.parallel import Grid
 
 ROWS = "rows"
@@ -78,10 +78,9 @@ class GridPlan:
 
         Args:
             width: columns of the rows that are summed.
-            in_slices: whether they go in slices, where they move on a grid and the graph does not
-                (:mod:`gsplit.full.slices`).
+            in_slices: whether they go in slices, where they move and the graph does not (:mod:`gsplit.nn.slices`).
         """
-        sliced = in_slices and not (self.of_all_sources or self.graph_moves)
+        sliced = in_slices and not (self.algorithm == "shared" or self.graph_moves)
         return slices(width, self.sizes[2]) if sliced else [width]
 
     def __str__(self) -> str:

@@ -139,14 +139,15 @@ def volumes(
                         add(move, way, words, gathered, INDEX_BYTES)
                         if move == "edges" and weight_itemsize:
                             add(move, way, words, gathered, weight_itemsize)
-        elif plan.algorithm == "1d":
-            add("", "forward", dict.fromkeys(peers, sources[rank] * width.forward))
-            add("", "backward", {peer: sources[peer] * width.backward for peer in peers})
-        elif plan.algorithm == "1d-sparse":
-            assert needed is not None
-            table = needed[layer]
-            add("", "forward", {peer: int(table[peer, rank]) * width.forward for peer in peers})
-            add("", "backward", {peer: int(table[rank, peer]) * width.backward for peer in peers})
+        elif plan.algorithm != "shared":
+            to, back = dict.fromkeys(peers, sources[rank]), {peer: sources[peer] for peer in peers}
+            if plan.algorithm == "1d-sparse":
+                assert needed is not None
+                table = needed[layer]
+                to, back = ({peer: int(of[peer]) for peer in peers} for of in (table[:, rank], table[rank]))
+            for way, rows in (("forward", to), ("backward", back)):
+                for columns in plan.widths(getattr(width, way), in_slices=width.in_slices):
+                    add("", way, {peer: number * columns for peer, number in rows.items()})
         else:
             gathered = {peer: sources[peer] * width.forward for peer in range(rank % here, len(sizes), here)}
             add("", "forward", dict.fromkeys(equals, sources[rank] * width.forward), gathered)

@@ -33,6 +33,7 @@ __all__ = [
     "kernels_for",
     "library_alone",
     "normalising_for",
+    "on_accelerator",
     "product_dtype",
 ]
 
@@ -58,6 +59,11 @@ def library_alone() -> Iterator[None]:
 def in_core(x: Tensor) -> bool:
     """Return whether the core computes on rows like ``x``: on the CPU, in a type that it has kernels for."""
     return x.device.type == "cpu" and x.dtype in DTYPES and not core_rests[0]
+
+
+def on_accelerator(x: Tensor) -> bool:
+    """Return whether rows like ``x`` are on an accelerator."""
+    return accelerator.is_one(x.device)
 
 
 def product_dtype(x: Tensor | StoredRows) -> torch.dtype:

@@ -5,7 +5,7 @@ Legend: R rows of the result, S sources, E edges, D features, H heads.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -45,22 +45,33 @@ class Library(Kernels):
 
     @override
     def sum(self, sums: Sums) -> None:
-        edges, start = sums.edges, sums.start
+        edges = sums.edges
         by = None if sums.factor is None else sums.factor[edges.indices].unsqueeze(1)
         if sums.weight is not None:
             by_edge = sums.weight if edges.order is None else sums.weight[edges.order]
             by = by_edge if by is None else by * by_edge
         rows = _joined(sums.own, sums.received)
         # A sum of many float16 is more than float16 reaches, also where it is divided afterwards.
-        total = self._bags(edges, rows.float() if rows.dtype == torch.float16 else rows, by)
+        rows = rows.float() if rows.dtype == torch.float16 else rows
+        first = 0
+        for part, of_head in _panels(rows, by):
+            columns = slice(first, first := first + part.shape[1])
+            self._sum_columns(sums, columns, self._bags(edges, part, of_head))
+
+    @staticmethod
+    def _sum_columns(sums: Sums, columns: slice, total: Tensor) -> None:
+        """Write columns of sums, of which ``total`` [R, d] are over edges; that is written over where it can be."""
+        out, start = sums.out[:, columns], sums.start
         if sums.degrees is not None:
-            total = total / sums.degrees.clamp(min=1).unsqueeze(1)
+            by = sums.degrees.clamp(min=1).unsqueeze(1)
+            total = total.div_(by) if torch.result_type(total, by) == total.dtype else total / by
         if sums.scale is not None:
-            total = total * sums.scale.unsqueeze(1)
+            by = sums.scale.unsqueeze(1)
+            total = total.mul_(by) if torch.result_type(total, by) == total.dtype else total * by
         if start is not None:
             total = total.to(torch.promote_types(total.dtype, start.dtype))
-            total[: len(start)] += start if sums.start_scale is None else start * sums.start_scale.unsqueeze(1)
-        sums.out.copy_(total)
+            total[: len(start)] += _scaled_start(start[:, columns], sums.start_scale, out[: len(start)])
+        out.copy_(total)
 
     def _bags(self, edges: Edges, x: Tensor, scale: Tensor | None) -> Tensor:
         """Sums [R, D] of rows of x, each multiplied by its edge's scale [E, heads]; of a long list by blocks."""
@@ -180,10 +191,26 @@ def _plain_bags(edges: Edges, x: Tensor, scale: Tensor | None) -> Tensor:
             per_sample_weights=weight,
         )
 
+    pieces = [
+        bag(rows, None if by is None else by.to(x.dtype).contiguous().view(-1)) for rows, by in _panels(x, scale)
+    ]
+    return pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=1)
+
+
+def _panels(x: Tensor, scale: Tensor | None) -> Iterator[tuple[Tensor, Tensor | None]]:
+    """The columns of rows [S, D] head by head, each with its edges' scale [E, 1]; all at once where there is none."""
     if scale is None:
-        return bag(x, None)
-    pieces = zip(x.chunk(scale.shape[1], dim=1), scale.to(x.dtype).unbind(1), strict=True)
-    return torch.cat([bag(rows, weight.contiguous()) for rows, weight in pieces], dim=1)
+        yield x, None
+    else:
+        yield from zip(x.chunk(scale.shape[1], dim=1), scale.split(1, dim=1), strict=True)
+
+
+def _scaled_start(start: Tensor, by: Tensor | None, out: Tensor) -> Tensor:
+    """What sums [n, D] begin with, times ``by`` [n]; in ``out``, where it goes at the end, if that has its type."""
+    if by is None:
+        return start
+    by = by.unsqueeze(1)
+    return torch.mul(start, by, out=out) if torch.result_type(start, by) == out.dtype else start * by
 
 
 def _highest(score_EH: Tensor, row_E: Tensor, lowest_RH: Tensor) -> Tensor:

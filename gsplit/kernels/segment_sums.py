@@ -9,6 +9,10 @@ tiles it begins anew, and adds what it has to the sums before, with what roundin
 sum): a sum over millions of edges is as exact as one over a few. Nothing is sorted: backward is the same sum over the
 transposed edges. Own rows and received rows are read where they lie.
 
+How many edges a tile has goes by the width of rows, and so does the order of a sum; a slice of their columns is
+summed in the order of all of them (``Sums.width``). Rows of a tile are added up in pairs, or how they lie in lanes
+would decide.
+
 Widths and strides of rows are constants of the kernel, so the compiler sees how many values are aligned together: up
 to 16 bytes are read in a lane where row widths and strides are multiples of that. Rows of an odd width are read value
 by value.
@@ -85,6 +89,10 @@ def _sum_rows(  # type: ignore[no-untyped-def]
                     head = column // (D // HEADS)
                     values *= tl.load(weight + at[:, None] * WEIGHT + head[None, :], mask=wanted, other=0).to(SUM)
             total += values
+        if EDGES == 8:
+            total = tl.sum(tl.reshape(total, [2, 4, COLUMNS]), axis=0)
+        if EDGES >= 4:
+            total = tl.sum(tl.reshape(total, [2, 2, COLUMNS]), axis=0)
         more = tl.sum(total, axis=0) - lost
         after = result + more
         lost = (after - result) - more
@@ -130,7 +138,8 @@ def sum_rows(sums: Sums) -> None:
     start = None if sums.start is None or not len(sums.start) else whole_rows(sums.start)
     weight = None if sums.weight is None else whole_rows(sums.weight)
     factor, scale, start_scale = sums.factor, sums.scale, sums.start_scale
-    at_once, columns = tile(width, own.element_size())
+    at_once, _ = tile(sums.width or width, own.element_size())
+    columns = min(MAX_COLUMNS, triton.next_power_of_2(width))
     with accelerator.as_current(out.device):
         _sum_rows[(edges.num_rows, triton.cdiv(width, columns))](
             edges.indptr,

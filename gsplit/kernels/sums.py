@@ -96,6 +96,8 @@ class Sums:
     """[R] by which the sums are multiplied; like all factors in the type that the rows are added up in."""
     start_scale: Tensor | None = None
     """[len(start)] by which the start is multiplied."""
+    width: int | None = None
+    """Columns of the rows that these are a slice of, in whose order edges are added; None: these are all, D."""
 
 
 class Kernels(Protocol):

@@ -21,6 +21,7 @@ from torch.autograd.function import once_differentiable
 from gsplit.kernels import Edges, Sums, TwoWayEdges, computed_in, in_core, kernels_for
 from gsplit.nn.exchange import BatchComm, Link, Route, times, wants_gradient_back
 from gsplit.nn.neighbourhood import NO_FACTORS, Factors
+from gsplit.nn.slices import Columns, in_columns
 
 
 class DrawnEdges(Protocol):
@@ -105,7 +106,15 @@ def neighbour_sum(
         args = _SumArgs(edges=two_way, route=None, link=None, mean=mean, own=own, drawn=drawn, by=by)
         return _NeighbourSum.apply(x, weight, start, None, args)[:2]
     args = _SumArgs(
-        edges=two_way, route=route, link=comm.link, mean=mean, own=own, drawn=drawn, by=by, overlaps=comm.overlaps
+        edges=two_way,
+        route=route,
+        link=comm.link,
+        mean=mean,
+        own=own,
+        drawn=drawn,
+        by=by,
+        overlaps=comm.overlaps,
+        in_slices=comm.in_slices and (weight is None or weight.shape[1] == 1),
     )
     if not wants_gradient_back(x, route):
         return _NeighbourSum.apply(x, weight, start, None, args)[:2]
@@ -125,6 +134,7 @@ class _SumArgs:
     drawn: Tensor | None
     by: Factors
     overlaps: bool = True
+    in_slices: bool = False
 
     @property
     def degrees(self) -> Tensor | None:
@@ -138,6 +148,36 @@ def _come(rows: Tensor) -> Callable[[], Tensor]:
     return lambda: rows
 
 
+def _summed(
+    x: Tensor, weight: Tensor | None, start: Tensor | None, args: _SumArgs, width: int
+) -> tuple[Tensor, Tensor | None]:
+    """Sums [num_destinations, d] of columns of rows of ``width``, and what came, if weights want gradients."""
+    kernels, edges, by, x = kernels_for(x), args.edges.edges, args.by, x.detach()
+    shape = (edges.num_rows, x.shape[1])
+    scaling: dict[str, Any] = {"weight": None if weight is None else weight.detach(), "degrees": args.degrees}
+    scaling |= {"scale": by.sums, "width": width}
+    of_own: dict[str, Any] = {"start": None if start is None else start.detach(), "start_scale": by.own}
+    if args.link is None or args.route is None:
+        out, received = x.new_empty(shape), None
+        kernels.sum(Sums(edges, x, None, out, factor=by.sources, **of_own, **scaling))
+    elif not args.edges.parts_are_cheap:
+        received = args.link.send(x, args.route, factor=by.sources)
+        out, factor = x.new_empty(shape), _beside_ones(by.sources, len(received))
+        kernels.sum(Sums(edges, x, received, out, factor=factor, **of_own, **scaling))
+    else:
+        arrive = args.link.start_send(x, args.route, factor=by.sources)
+        if not args.overlaps:
+            arrive = _come(arrive())
+        out = x.new_empty(shape)
+        from_own, from_others = args.edges.apart(len(x), order=weight is not None)
+        part = out if x.dtype == computed_in(x.dtype) else torch.empty_like(out, dtype=computed_in(x.dtype))
+        kernels.sum(Sums(from_own, x, None, part, factor=by.sources, **of_own, **scaling))
+        received = arrive()
+        del arrive  # and what was sent
+        kernels.sum(Sums(from_others, received, None, out, start=part, **scaling))
+    return out, received if weight is not None and weight.requires_grad else None
+
+
 class _NeighbourSum(torch.autograd.Function):
     """Gather and sum in forward; sum over the transposed edges and scatter-add in backward."""
 
@@ -146,35 +186,13 @@ class _NeighbourSum(torch.autograd.Function):
         ctx: Any, x: Tensor, weight: Tensor | None, start: Tensor | None, token: Tensor | None, args: _SumArgs
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
         ctx.args, ctx.num_own, by = args, x.shape[0], args.by
-        kernels, edges = kernels_for(x), args.edges.edges
-        shape = (edges.num_rows, x.shape[1])
-        scaling = {"weight": None if weight is None else weight.detach(), "degrees": args.degrees, "scale": by.sums}
-        begin = None if start is None else start.detach()
-        if by.own is not None:
-            begin = x.detach()[: len(by.own)]
-        of_own: dict[str, Any] = {"start": begin, "start_scale": by.own}
-        received = None
-        if args.link is None or args.route is None:
-            out = x.new_empty(shape)
-            kernels.sum(Sums(edges, x.detach(), None, out, factor=by.sources, **of_own, **scaling))
-        elif not args.edges.parts_are_cheap:
-            received = args.link.send(x, args.route, factor=by.sources)
-            out, factor = x.new_empty(shape), _beside_ones(by.sources, len(received))
-            kernels.sum(Sums(edges, x.detach(), received, out, factor=factor, **of_own, **scaling))
-        else:
-            arrive = args.link.start_send(x, args.route, factor=by.sources)
-            if not args.overlaps:
-                arrive = _come(arrive())
-            out = x.new_empty(shape)
-            from_own, from_others = args.edges.apart(len(x), order=weight is not None)
-            part = out if x.dtype == computed_in(x.dtype) else torch.empty_like(out, dtype=computed_in(x.dtype))
-            kernels.sum(Sums(from_own, x.detach(), None, part, factor=by.sources, **of_own, **scaling))
-            received = arrive()
-            del arrive  # and what was sent
-            kernels.sum(Sums(from_others, received, None, out, start=part, **scaling))
+        begin = start if by.own is None else x[: len(by.own)]
+        out, received = in_columns(
+            lambda columns: _summed(columns(x), weight, columns(begin), args, x.shape[1]), x.shape[1], args.in_slices
+        )
         rows = (times(x, by.sources), received) if weight is not None and weight.requires_grad else (None, None)
         ctx.save_for_backward(weight, *rows)
-        return out, x[: edges.num_rows] if args.own else None, None if token is None else token.clone()
+        return out, x[: args.edges.edges.num_rows] if args.own else None, None if token is None else token.clone()
 
     @staticmethod
     @once_differentiable
@@ -189,19 +207,25 @@ class _NeighbourSum(torch.autograd.Function):
         grad_x = grad_weight = None
         link = None if grad_token is None else args.link
         if ctx.needs_input_grad[0] or link is not None:
-            grad_x = summed_back(
-                args.edges,
-                of_sums,
-                ctx.num_own,
-                args.route,
-                link,
-                start=of_own if by.own is None else of_sums[: len(by.own)],
-                start_scale=by.own,
-                factor=factor,
-                scale=by.sources,
-                weight=weight,
-                overlaps=args.overlaps,
-            )
+            begin = of_own if by.own is None else of_sums[: len(by.own)]
+
+            def of_columns(columns: Columns) -> tuple[Tensor, None]:
+                return summed_back(
+                    args.edges,
+                    columns(of_sums),
+                    ctx.num_own,
+                    args.route,
+                    link,
+                    start=columns(begin),
+                    start_scale=by.own,
+                    factor=factor,
+                    scale=by.sources,
+                    weight=weight,
+                    overlaps=args.overlaps,
+                    width=of_sums.shape[1],
+                ), None
+
+            grad_x, _ = in_columns(of_columns, of_sums.shape[1], args.in_slices)
         if ctx.needs_input_grad[1]:
             grad_weight = kernels_for(of_sums).dot(args.edges.edges, x, received, of_sums, weight.shape[1])
             if factor is not None:
@@ -230,6 +254,7 @@ def summed_back(
     weight: Tensor | None = None,
     finish: Callable[[Tensor, int], None] | None = None,
     overlaps: bool = True,
+    width: int | None = None,
 ) -> Tensor:
     """Gradients of the own sources, from those of the sums of the destinations; received rows' go back on the way.
 
@@ -249,6 +274,7 @@ def summed_back(
         finish: adds to gradients of sources [n, D], of which the first has the number that it is given, what else
             there is, before any is sent.
         overlaps: whether those of own rows are summed while others travel.
+        width: columns of the gradients that these are some of; None: these are all.
 
     Returns:
         [num_own, D].
@@ -262,7 +288,8 @@ def summed_back(
     ) -> Tensor:
         out = grad.new_empty((of.num_rows, grad.shape[1]), dtype=dtype)
         by = None if start is None else start_scale
-        kernels.sum(Sums(of, grad, None, out, start=start, start_scale=by, factor=factor, scale=scale, weight=weight))
+        of_edges: dict[str, Any] = {"factor": factor, "scale": scale, "weight": weight, "width": width}
+        kernels.sum(Sums(of, grad, None, out, start=start, start_scale=by, **of_edges))
         if finish is not None:
             finish(out, first)
         return out

@@ -208,6 +208,8 @@ class BatchComm:
         self.token = torch.zeros(0, device=device, requires_grad=True)
         self.overlaps = True
         """Whether sums are taken while rows travel, which wants memory for both; False: one after the other."""
+        self.in_slices = False
+        """Whether rows move and are summed in slices of columns, for less memory (:mod:`gsplit.nn.slices`)."""
         self.world = size_of(self.everyone)
 
     def tie(self, loss: Tensor) -> Tensor:

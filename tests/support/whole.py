@@ -161,7 +161,7 @@ def moved(member, layout, shared, plans, name, recompute):
         for epoch in range(2):
             loss, gradients, batch = step.gradients()
             widths = moved_widths(
-                step.model, epoch, recomputes=recompute, in_slices=sums_in_slices(recompute, step.model, "cpu")
+                step.model, epoch, recomputes=recompute, in_slices=sums_in_slices(recompute, step.model)
             )
             results.append((plan, (loss, gradients), mini_batch_counts(batch, 0), widths))
     return results

@@ -20,20 +20,23 @@ Legend: A rows of the level of a layer, B of the one below, R rows that came, S 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gsplit.engine.whole.private_memory import (
     attended,
     block_of,
     coming_bytes,
     edge_bytes,
+    edges_for_others,
     edges_of_layer,
     exchanged,
     exchanges,
     first_words,
     rows_of_chunk,
+    sends_covers,
     stays_bytes,
 )
+from gsplit.engine.whole.recomputed_on_devices import is_exact, recomputed_step_bytes
 from gsplit.engine.whole.work import Work
 from gsplit.full import COLUMNS, FEATURES, ROWS, GridPlan
 
@@ -41,31 +44,61 @@ ON_DEVICES = 1.05
 """What is left for small tensors, over what is counted of a step."""
 MOST_OVER = 1.35
 """The price of a plan on a device over what it takes, at most, by tests."""
-TURNING_BYTES = 28
+TURNING_BYTES = 30
 """Bytes of an edge while a block is turned round: sorted sources, their places and rows, and what a sort has."""
 SCORES = 6
 """Numbers an edge and head that attention has at once, beside its shares: of scores and their gradients."""
 BAG_BYTES = 4
 """Bytes an edge of the row that it is summed into."""
 IDS_BYTES = 16
-"""Bytes an edge of rows and sources as int64, while shares are taken."""
+"""Bytes an edge of a chunk of evaluation, of rows and sources as int64, where edges have numbers of their own."""
+SEGMENT_BYTES = 6
+"""The same where they have none."""
+ROUTE_BYTES = 20
+"""Bytes an edge of sums for others while these edges are turned round."""
+ROWS_BYTES = 10
+"""Bytes an edge of rows, places and signs, while gradients of shares are taken."""
 
 
 def device_peak(plan: GridPlan, work: Work, rank: int) -> int:
     """Bytes of tensors that a trainer has on its device at most."""
     item, first_edges = work.itemsize, edge_bytes(plan, work, rank)[0]
     kept = int(work.sizes[rank, 1]) * work.widths[0] * item if work.kept else 0
-    first, step = 0, int(ON_DEVICES * plan_step_bytes(plan, work, rank)) + first_edges
+    first, step = 0, first_edges
+    if is_exact(plan, work):
+        step += recomputed_step_bytes(plan, work, rank) - work.parameters * item  # a copy less than at its end
+    else:
+        step += int(ON_DEVICES * plan_step_bytes(plan, work, rank))
     if work.kept:
-        words = first_words(plan, work, rank)
-        if exchanges(plan, work) and plan.grid.world > 1:
-            words += (int(work.sizes[rank, 0]) + exchanged(plan, work, rank, 1)[0]) * work.widths[0]
-        first = first_edges + words * item + coming_bytes(plan, work, rank, 1)
+        first = first_edges + _first_sum(plan, work, rank) * item + coming_bytes(plan, work, rank, 1)
         # The edges go after the first step; what Adam keeps comes with it.
         step -= min(first_edges, 2 * work.parameters * item)
-    evaluation = evaluation_on_device(work, rank) + (0 if work.kept else first_edges)
-    most = stays_bytes(plan, work, rank) + max(first, kept + max(step, evaluation))
+    evaluation = evaluation_on_device(work, rank) + first_edges  # which go when the next epoch begins
+    most = stays_bytes(plan, work, rank) + _pointers(plan, work, rank) + max(first, kept + max(step, evaluation))
     return max(most, 0 if exchanges(plan, work) or plan.graph_moves else _turning_bytes(plan, work, rank))
+
+
+def _first_sum(plan: GridPlan, work: Work, rank: int) -> int:
+    """Numbers that a first sum has at once, where it is kept, the sums themselves included."""
+    width = max(widths := plan.widths(work.widths[0], in_slices=work.in_slices))
+    layer = replace(Layer.of(plan, work, rank, 1), summed=width)
+    result = layer.after * work.widths[0] * (len(widths) > 1)
+    if exchanges(plan, work):
+        return layer._forward() + result
+    chain = layer.before * width * work.scales + layer._chain(forward=True)
+    return max(first_words(plan, work, rank), chain + result)
+
+
+def _pointers(plan: GridPlan, work: Work, rank: int) -> int:
+    """Bytes of pointers of a grid's edges that are cut for moves to go on meanwhile: of each part as of all."""
+    if plan.of_all_sources or plan.graph_moves or work.heads:
+        return 0
+    found = {}
+    for layer in range(1, work.layers + 1):
+        name, _, back = edges_of_layer(plan, work, rank, layer)
+        _, _, rows, sources = block_of(plan, work, rank, layer)
+        found[name] = 4 * (rows + sources * bool(back))
+    return sum(found.values())
 
 
 def _turning_bytes(plan: GridPlan, work: Work, rank: int) -> int:
@@ -216,7 +249,8 @@ class Layer:
             waiting, of_edges = self.keeps() // work.itemsize + after * summed, self._of_edges()
             words = self.fresh + rows * summed + 2 * before * self.wide
             if exchanges(self.plan, work):
-                words = max(words, waiting + after * summed + 3 * rows * summed)
+                beside = (2 * after * work.loops + self.received + self.sent + before) * summed
+                words = max(words, waiting + beside + (before + after) * summed // work.heads)
             else:  # gradients of scores have gone when those of rows are taken
                 grid = self.plan.grid
                 _, _, gathered, sources = block_of(self.plan, work, self.rank, self.number)
@@ -250,7 +284,7 @@ class Layer:
         work, edges = self.work, block_of(self.plan, self.work, self.rank, self.number)[0]
         if work.heads:
             of_edges = attended(self.plan, work, self.rank, self.number)[1]
-            return of_edges * SCORES * work.itemsize + edges * IDS_BYTES
+            return of_edges * SCORES * work.itemsize + edges * ROWS_BYTES
         if self.plan.graph_moves:  # one member's at a time
             edges = -(-edges // self.plan.grid.size(FEATURES))
         coming = coming_bytes(self.plan, work, self.rank, self.number)
@@ -266,17 +300,20 @@ class Layer:
         """Numbers of what is sent and comes, and of sums."""
         if not exchanges(self.plan, self.work):
             return self._chain(forward=True)
-        joined = self.before + self.received if self.plan.grid.world > 1 else 0
-        several = self.work.keeps_rows or self.work.heads or self.work.weights or self.work.scales
-        sums = (3 if several else 2) * self.after
-        return (self.received + max(self.sent, joined + sums)) * self.summed
+        sums = (2 if self.work.row_itemsize == self.work.itemsize else 3) * self.after
+        made = 2 * self.sent * (self.work.scales or sends_covers(self.plan, self.work))  # sums, which are copied
+        return max(made, self.received + self.sent + sums) * self.summed
 
     def _backward(self) -> int:
         """Numbers of gradients of all sources, and of what comes back."""
         if not exchanges(self.plan, self.work):
             return self._chain(forward=False) + self.after * self.summed  # multiplied by factors
-        rows, own = self.before + self.received, self.before * self.work.scales  # what own rows add is multiplied
-        return (rows + max(rows * (1 + self._scales_edges) + own, self.sent)) * self.summed
+        wider, sends_sums = self.work.row_itemsize < self.work.itemsize, sends_covers(self.plan, self.work)
+        summing = self.sent + (2 + wider) * self.before
+        scaled = 2 * self.sent * (self.work.scales and not sends_sums)
+        adding = self.sent + scaled + self.before * (1 + sends_sums)
+        turned = edges_for_others(self.plan, self.work, self.rank, self.number) * ROUTE_BYTES // self.work.itemsize
+        return (self.received + max(self.received, summing, adding)) * self.summed + turned
 
     def _sets_out(self) -> int:
         """Numbers of gradients of sums that are on their way while those of weights are computed, on a grid."""
@@ -307,12 +344,16 @@ class Layer:
         first = columns if split > 1 else 0
         there = first + (sources * share if gathers > 1 else 0)
         products = summed * share
-        scaled = self.work.weights or bool(self.work.heads)
-        most = max(own + first if split > 1 else 0, there + (2 + scaled) * products)
+        heads = max(1, self.work.heads // split)
+        beside = products if heads == 1 else (products + sources * share) // heads  # a head after another is summed
+        most = there + products + beside + products * self.work.weights
+        one_by_one = self.plan.graph_moves or self.work.heads
+        if split > 1 and not one_by_one:  # what is sent is there while the own columns are summed
+            most = max(most, own + first + own // split + products + beside)
         if scatters > 1:
             most = max(most, there + products + (scatters + 1) * sums + (result if split > 1 else 0))
         if split > 1:
-            most = max(most, there + products + (sums if scatters > 1 else 0) + 2 * result)
+            most = max(most, (0 if one_by_one else there) + products + (sums if scatters > 1 else 0) + 2 * result)
         return most
 
 
@@ -324,8 +365,13 @@ def evaluation_on_device(work: Work, rank: int) -> int:
         of_row = work.itemsize if layer == 1 else work.level_itemsize
         edges, sources, rows = rows_of_chunk(work, rank, work.widths[layer - 1], of_row)
         summed = work.projected[layer - 1] if work.heads else min(wide, out)
-        words = sources * (wide + summed * (work.scales + bool(work.heads or summed < wide)))
-        words += rows * max((3 if work.keeps_rows or work.heads else 2) * summed, summed + 2 * out)
-        words += rows * out * (work.keeps_rows and summed < wide) + SCORES * edges * work.heads
-        most = max(most, words * work.itemsize + IDS_BYTES * edges)
+        words = sources * (wide + summed * bool(work.heads or summed < wide))
+        words += rows * (out * (work.keeps_rows and summed < wide) + wide * (layer > 1))  # with the chunk before
+        if work.heads:  # a head after another is summed, of rows that lie apart
+            of_sums = rows * summed + (sources + rows) * summed // work.heads + edges * work.heads
+            words += max(of_sums, SCORES * edges * work.heads)
+        else:
+            words += rows * max(2 * summed, summed + 2 * out)
+        by_edges = work.scales or work.weights or work.heads
+        most = max(most, words * work.itemsize + (IDS_BYTES if by_edges else SEGMENT_BYTES) * edges)
     return most

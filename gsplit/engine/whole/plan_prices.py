@@ -87,7 +87,7 @@ def numbers_of(run: Run, layout: Layout, model: nn.Module) -> Work:
         norm=signature.get("norm", "none"),
         by_norms=KEPT_BY_NORMS.get(signature.get("norm", "none"), 2),
         recomputes=config.recompute,
-        in_slices=sums_in_slices(config.recompute, model, config.device),
+        in_slices=sums_in_slices(config.recompute, model),
         parameters=sum(p.numel() for p in model.parameters()),
         evaluates=exact
         and bool(

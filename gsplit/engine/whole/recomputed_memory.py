@@ -101,7 +101,9 @@ class _Numbers:
             return self.rows * width if plan.algorithm == "shared" else self._chain(forward=True)
         received, sent = exchanged(plan, work, self.rank, self.number)
         order = 2 * block_of(plan, work, self.rank, self.number)[0]  # of edges, twice four bytes
-        return max((sent + received) * width, (received + self.rows) * width + order)
+        widths = plan.widths(width, in_slices=work.in_slices)
+        at_once = max((sent + received) * max(widths), (received + self.rows) * max(widths) + order)
+        return at_once + self.rows * width * (len(widths) > 1)
 
     def _backward(self) -> int:
         """Of gradients of sums, beside these."""
@@ -109,7 +111,9 @@ class _Numbers:
         if not exchanges(plan, work):
             return self.sources * width if plan.algorithm == "shared" else self._chain(forward=False)
         received, sent = exchanged(plan, work, self.rank, self.number)
-        return max(received + sent, sent + self.sources) * width
+        widths = plan.widths(width, in_slices=work.in_slices)
+        at_once = max(received + sent, sent + self.sources) * max(widths)
+        return at_once + self.sources * width * (len(widths) > 1)
 
     def _chain(self, *, forward: bool) -> int:
         """Of a chain of moves on a grid, a slice of columns after another."""

@@ -14,7 +14,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from gsplit.device import accelerator
 from gsplit.engine.components import Components
 from gsplit.engine.minibatch import MiniBatch
 from gsplit.engine.whole.own_rows import OwnRows
@@ -66,6 +65,7 @@ class WholeBatches:
         member, config = components.member, components.run.config
         self._grid = plan.grid
         self._recomputes = config.recompute and type(components.model) in OURS
+        self._in_slices = sums_in_slices(self._recomputes, components.model)
         mail = None
         if member.device.type == "cpu" and len(member.here) > 1:
             mail = mailboxes_of(member, components.shared.mail, member.here)
@@ -137,7 +137,7 @@ class WholeBatches:
         self._common.counters = counters
         if self._moves is not None:
             self._moves.counters = counters
-        return BatchComm(
+        comm = BatchComm(
             member.group,
             counters,
             member.device,
@@ -145,6 +145,8 @@ class WholeBatches:
             exchange_dtype=self._components.run.exchange_dtype,
             link=cast("Link | None", link),
         )
+        comm.in_slices = self._in_slices
+        return comm
 
     def _block(self, layer: int) -> Bind:
         plan, model = self._plan, self._components.model
@@ -261,7 +263,7 @@ class WholeBatches:
             sizes[:, layer - 1],
             sizes[:, layer],
             returns=self._returns(layer),
-            in_slices=sums_in_slices(self._recomputes, self._components.model, self._components.member.device.type),
+            in_slices=self._in_slices,
         )
 
     def _moving_operator(self, layer: int, moves: Moves) -> MovingOperator:
@@ -313,12 +315,9 @@ def sums_features(model: nn.Module) -> bool:
     return ours and model.projection is None and model.input_dropout.p == 0
 
 
-def sums_in_slices(recomputes: bool, model: nn.Module, device: str) -> bool:
-    """Return whether sums on grids are taken in slices, as where layers are computed again, which is for memory.
-
-    Not on accelerators, whose kernels add in another order where rows are narrower.
-    """
-    return recomputes and type(model) in (SAGE, GCN) and device == accelerator.HOST
+def sums_in_slices(recomputes: bool, model: nn.Module) -> bool:
+    """Return whether rows move and are summed in slices, as where layers are computed again, which is for memory."""
+    return recomputes and type(model) in (SAGE, GCN)
 
 
 def grid_operator(

@@ -83,7 +83,7 @@ class Work:
     recomputes: bool
     """Whether all layers but the last are computed again in backward, and keep their inputs alone."""
     in_slices: bool
-    """Whether sums on grids are taken in slices of columns (:mod:`gsplit.full.slices`)."""
+    """Whether sums on grids are taken in slices of columns (:mod:`gsplit.nn.slices`)."""
     parameters: int
     """Number of weights."""
     evaluates: bool

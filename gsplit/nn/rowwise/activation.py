@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 import gsplit._core as _core
-from gsplit.kernels import computed_in, in_core
+from gsplit.kernels import computed_in, in_core, on_accelerator
 from gsplit.kernels.masks import kept
 from gsplit.kernels.sums import SHORT
 from gsplit.nn.rowwise.dense import has_hooks
@@ -48,10 +48,14 @@ def activated(
     """
     number = ACTIVATIONS.get(activation)
     one_pass = number is not None and in_core(x) and x.dim() == 2 and _is_plain(dropout)
-    if one_pass and number == RELU and keeps is Keeps.NOTHING:
+    by_marks = seed is None and _leaves_marks(x, activation, dropout, keeps)
+    if keeps is Keeps.NOTHING and (by_marks or (one_pass and number == RELU)):
         return x
     if bias is not None and not (one_pass and number == RELU and _fits(bias, x)):
         x, bias = (x + bias).to(x.dtype) if _fits(bias, x) else x + bias, None
+    if by_marks:
+        marked: Tensor = _Marked.apply(x, dropout.p if _drops(dropout) else 0.0)
+        return marked
     if number is None or not one_pass:
         return dropout(activation(x)) if seed is None else _dropped(activation(x), dropout, seed)
     if number == ELU and x.dtype in SHORT:  # whose slope is not to be had from what it gave, which was rounded
@@ -93,7 +97,11 @@ class Finish:
 
     def asks_for(self, x: Tensor) -> bool:
         """Return whether the rows that it stands behind are asked for, where they are like ``x`` [n, D]."""
-        return self.keeps is not Keeps.NOTHING or self.in_pass(x) is None
+        return self.keeps is not Keeps.NOTHING or not (self.leaves_marks(x) or self.in_pass(x) is not None)
+
+    def leaves_marks(self, x: Tensor) -> bool:
+        """Return whether marks of values are kept for backward on a device, for rows like ``x`` [n, D]."""
+        return _leaves_marks(x, self.activation, self.dropout, self.keeps)
 
     def in_pass(self, x: Tensor) -> Pass | None:
         """Return what the core is told, for rows like ``x`` [n, D]; None where a pass of its own has to follow."""
@@ -151,6 +159,13 @@ def _is_plain(dropout: nn.Module | None) -> TypeGuard[nn.Dropout]:
     return type(dropout) is nn.Dropout and "forward" not in vars(dropout) and not has_hooks(dropout)
 
 
+def _leaves_marks(x: Tensor, activation: Callable[[Tensor], Tensor], dropout: nn.Module, keeps: Keeps) -> bool:
+    """Return whether backward goes by marks: of ReLU on a device, where its result is not kept."""
+    if keeps is Keeps.RESULT or ACTIVATIONS.get(activation) != RELU or not on_accelerator(x):
+        return False
+    return x.dim() == 2 and _is_plain(dropout) and not dropout.inplace and dropout.p < 1
+
+
 def _drops(dropout: Callable[[Tensor], Tensor]) -> bool:
     probe = torch.ones(1)  # comes back as it was where dropout is switched off, by whatever does that
     return not (dropout(probe) is probe and probe.item() == 1)
@@ -184,3 +199,51 @@ class _Activated(torch.autograd.Function):
             out.detach(), ctx.activation, ctx.drop, ctx.seed, grad.contiguous(), grad_x, grad_bias, threads=threads
         )
         return grad_x, grad_bias, None, None, None, None
+
+
+class _Marked(torch.autograd.Function):
+    """ReLU and dropout on a device, over the rows that they are given; for backward two bits a value are kept.
+
+    They are 1: not dropped, 2: stopped by ReLU. Values and gradients are those of PyTorch's own operations.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, drop: float) -> Tensor:
+        x.relu_()  # nobody keeps these rows: the layer is computed again
+        marks = (x <= 0).view(torch.uint8).mul_(2)
+        ctx.drop, ctx.shape = drop, x.shape
+        if drop:
+            out, mask = torch.native_dropout(x, drop, True)
+            marks += mask.view(torch.uint8)
+            del mask
+        else:
+            ctx.mark_dirty(x)
+            out = x
+        ctx.marks = _packed(marks)
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        packed, ctx.marks = ctx.marks, None
+        marks = _unpacked(packed, ctx.shape)
+        if not ctx.drop:
+            return grad.masked_fill(marks > 1, 0), None
+        kept_ones, scale = (marks & 1).view(torch.bool), 1 / (1 - ctx.drop)
+        return torch.ops.aten.native_dropout_backward(grad, kept_ones, scale).masked_fill_(marks > 1, 0), None
+
+
+def _packed(marks: Tensor) -> Tensor:
+    """Marks of two bits, uint8 [n, D], four in a byte."""
+    beyond = -marks.numel() % 4
+    of_byte = (F.pad(marks.view(-1), (0, beyond)) if beyond else marks).view(-1, 4)
+    packed = of_byte[:, 0].clone()
+    for place in range(1, 4):
+        packed |= of_byte[:, place] << 2 * place
+    return packed
+
+
+def _unpacked(packed: Tensor, shape: torch.Size) -> Tensor:
+    """The marks that :func:`_packed` has packed."""
+    of_byte = torch.stack([(packed >> 2 * place) & 3 for place in range(4)], dim=1)
+    return of_byte.view(-1)[: shape.numel()].view(shape)

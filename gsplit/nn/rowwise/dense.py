@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
@@ -69,8 +69,10 @@ def linear(x: Tensor, by: nn.Module, bias: Tensor | None = None, finish: Finish 
         assert isinstance(by, nn.Linear)
         assert bias is None or by.bias is None
         added, dtype = by.bias if bias is None else bias, product_dtype(x)
-        if in_layers(x, by.weight, dtype):
-            return _multiplied(finish, added, (x.to(dtype), by.weight))
+        if in_layers(x, by.weight, dtype) or (finish is not None and finish.leaves_marks(x)):
+            rows = [x.to(dtype)]
+            del x  # before there is what stands behind, where nobody keeps it
+            return _multiplied(finish, added, rows, [by.weight])
         out: Tensor = F.linear(x, by.weight, added)
     else:
         out = by(x) if bias is None else by(x) + bias
@@ -188,15 +190,19 @@ def linear_sum(
         finish: what stands behind them.
     """
     dtype = product_dtype(own)
-    terms = (own.to(dtype), lin_self.weight), (means.to(dtype), lin_neigh.weight)
-    return _multiplied(finish, lin_self.bias, *terms)
+    rows = [own.to(dtype), means.to(dtype)]
+    del own, means  # as in :func:`linear`
+    return _multiplied(finish, lin_self.bias, rows, [lin_self.weight, lin_neigh.weight])
 
 
-def _multiplied(finish: Finish | None, bias: Tensor | None, *terms: tuple[Tensor, Tensor]) -> Tensor:
-    """``finish(sum of x @ weight.t() + bias)`` over terms (x [n, D], weight [O, D])."""
-    behind = None if finish is None else finish.in_pass(terms[0][0])
-    given = (each for term in terms for each in term)
-    out: Tensor = _Multiplied.apply(finish if behind else None, behind, bias, *given)
+def _multiplied(finish: Finish | None, bias: Tensor | None, rows: list[Tensor], weights: Sequence[Tensor]) -> Tensor:
+    """``finish(sum of x @ weight.t() + bias)`` over rows x [n, D], a list that is emptied, and weights [O, D]."""
+    behind = None if finish is None else finish.in_pass(rows[0])
+    told = finish if behind or (finish is not None and finish.leaves_marks(rows[0])) else None
+    given = [each for term in zip(rows, weights, strict=True) for each in term]
+    rows.clear()
+    out: Tensor = _Multiplied.apply(told, behind, bias, *given)
+    given.clear()
     if finish is None:
         return out
     if behind is None:

@@ -31,7 +31,10 @@ MOST_PIECES, FEWEST_ROWS = 4, 1024
 
 
 class Keeps(enum.Enum):
-    """What is kept for backward of what stands behind a layer, where that is ReLU in one pass; else its result is."""
+    """What is kept for backward of what stands behind a layer, where that is ReLU in one pass; else its result is.
+
+    On devices there is no pass, and marks of ReLU and dropout are kept, two bits a value.
+    """
 
     RESULT = enum.auto()
     """Its result."""
@@ -185,9 +188,17 @@ def multiplied_back(
         grad = finish.backward(out, grad)
     found, of_bias = [], sum_of_rows(grad) if bias else None
     for x, weight, of_x, of_weight in terms:
-        of_rows = multiplied([Term(grad, weight, turned=True)], None, grad.dtype) if of_x else None
-        found.append((of_rows, weight_gradients([grad], x)[0] if of_weight else None))
+        by_weight = weight_gradients([grad], x)[0] if of_weight else None
+        found.append((_of_rows(grad, x, weight, overwrites=overwrites) if of_x else None, by_weight))
     return found, of_bias
+
+
+def _of_rows(grad: Tensor, x: Tensor, weight: Tensor, *, overwrites: bool) -> Tensor:
+    """Gradients of rows x [n, D] that were multiplied by a weight [O, D], over them where they may be."""
+    if overwrites and x.dtype == grad.dtype == weight.dtype and x.is_contiguous() and len(x) == len(grad):
+        with without_autocast(x.device):
+            return torch.mm(grad, weight, out=x)
+    return multiplied([Term(grad, weight, turned=True)], None, grad.dtype)
 
 
 def products(

@@ -16,12 +16,12 @@ from gsplit.full.moves import Moves, shares
 from gsplit.full.operators import Sizes
 from gsplit.full.plans import grids_of
 from gsplit.full.shards import Shard
-from gsplit.full.slices import FEWEST_COLUMNS, MOST, slices
 from gsplit.full.volumes import Widths, volumes
 from gsplit.full.whole_block import WholeBlock
 from gsplit.kernels import Edges, library_alone
 from gsplit.nn import BatchComm, ExchangeCounters
 from gsplit.nn.neighbourhood import Factors
+from gsplit.nn.slices import FEWEST_COLUMNS, MOST, slices
 
 GRIDS = [sizes for trainers in (2, 3, 4, 6, 8) for sizes in grids_of(trainers)]
 

@@ -9,7 +9,7 @@ from support.graphs import random_graph
 
 import gsplit.nn.aggregate
 from gsplit.device import accelerator
-from gsplit.kernels import segment_sums
+from gsplit.kernels import Sums, segment_sums
 from gsplit.kernels.compiled import Compiled
 from gsplit.nn import mean_of_neighbours, sum_of_neighbours
 
@@ -102,3 +102,17 @@ def test_the_first_sum_is_held_against_pytorch_s(monkeypatch, caplog, wrong):
     assert not kernels.takes(torch.zeros(3, 2, device="meta"))
     said = ["sums over edges are PyTorch's own: the kernel for them gives other sums here"]
     assert [record.getMessage() for record in caplog.records] == (said if wrong else [])
+
+
+@pytest.mark.parametrize("width", [24])
+def test_slices_of_columns_are_added_in_the_order_of_all(width):
+    """Tiles of narrower rows have more edges, and sums of theirs round otherwise."""
+    block = sampled_block(targets=8, fan_out=30)
+    edges, x = block.two_way.edges, torch.randn(block.num_sources, width)
+    whole, sliced, narrow = (torch.empty(edges.num_rows, width) for _ in range(3))
+    segment_sums.sum_rows(Sums(edges, x, None, whole))
+    for columns in (slice(0, 10), slice(10, 20), slice(20, width)):
+        segment_sums.sum_rows(Sums(edges, x[:, columns], None, sliced[:, columns], width=width))
+        segment_sums.sum_rows(Sums(edges, x[:, columns], None, narrow[:, columns]))
+    assert torch.equal(sliced, whole)
+    assert not torch.equal(narrow, whole)
