@@ -95,7 +95,7 @@ class BatchNorm(nn.BatchNorm1d):
     @torch.no_grad()
     def _statistics(self, kernels: Normalising, x: Tensor) -> Statistics:
         """Statistics of all trainers' rows, which are remembered in training."""
-        number = torch.tensor([float(len(x))], dtype=torch.float32, device=x.device)
+        number = x.new_full((1,), len(x), dtype=torch.float32)
         own = kernels.column_sums(x)
         mean, count, some = self._mean(torch.cat([own.values, number]))
         variance = self._over_trainers(own.squares_over(mean)) / count

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import torch
 from support.normalising import BOUNDS, by_kernels, by_pieces, material, same, wanted_of
@@ -15,10 +17,9 @@ pytestmark = pytest.mark.gpu("Triton compiles kernels for it, and runs them")
 FINISH = (1, 0.4, 2**61 + 7)
 
 
-@pytest.mark.parametrize("dtype", BOUNDS)
-@pytest.mark.parametrize("norm", [RMS, LAYER, BATCH])
-def test_rows_and_what_weights_get_are_right_and_the_same_every_time(kind, norm, dtype):
-    for n, width in ((1, 1), (3000, 100), (700, 1000), (37, 4096)):
+def test_rows_and_what_weights_get_are_right_and_the_same_every_time(kind):
+    shapes = (1, 1), (3000, 100), (700, 1000), (37, 4096)
+    for norm, dtype, (n, width) in itertools.product((RMS, LAYER, BATCH), BOUNDS, shapes):
         given, counts = material(n, width, dtype, width), [n - n // 3, n // 3] if norm == BATCH else [n]
         x, weight, bias, gradients = (each.to(kind) for each in given)
         kernels = normalising_for(x, norm)

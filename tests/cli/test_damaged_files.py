@@ -95,7 +95,7 @@ def test_a_table_of_nothing_but_a_header(refused_in, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     raw = tmp_path / "dataset" / "ogbn_arxiv" / "raw"
     raw.mkdir(parents=True)
-    (raw / "num-node-list.csv.gz").write_bytes(gzip.compress(b"0x10\n"))
+    (raw / "num-node-list.csv.gz").write_bytes(gzip.compress(b"nodes\n"))
     line = refused_in(tmp_path, *IMPORT, "ogb:ogbn-arxiv", *OUT)
     assert "num-node-list.csv.gz has no row below its header" in line
 
