@@ -241,7 +241,9 @@ def test_moves_of_attention_that_overlap_change_no_bit(controls, accelerator_poo
     assert accelerator_pool.run(world, differing, function, SCHEDULES) == world * [[]]
 
 
-@pytest.mark.parametrize("name", CHAINS)
+@pytest.mark.parametrize(
+    "name", [name if name in ("columns", "3d") else pytest.param(name, marks=SLOW) for name in CHAINS]
+)
 def test_moves_that_overlap_change_no_bit(controls, accelerator_pool, name):
     world, changes = CHAINS[name]
     function = partial(of_chain, algorithm=changes["algorithm"], grid=changes.get("grid"), made={})

@@ -75,7 +75,7 @@ def plans_of(run):
     return json.loads((run / "plans.json").read_text())
 
 
-@pytest.mark.cases(2)
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     ("trainers", "flags"),
     [

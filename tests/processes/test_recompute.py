@@ -38,7 +38,7 @@ PLANS = {
 }
 
 
-@pytest.mark.cases(5)
+@pytest.mark.cases(4)
 @pytest.mark.parametrize("plan", PLANS)
 @pytest.mark.parametrize("model", MODELS)
 def test_what_is_learned_has_the_same_bits(pool, layouts, tmp_path, model, plan):

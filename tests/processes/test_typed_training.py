@@ -43,7 +43,7 @@ def typed(tmp_path_factory):
     return lambda parts: lay_out_types(graph, folder, parts=parts)
 
 
-@pytest.mark.cases(5)
+@pytest.mark.cases(4)
 @pytest.mark.parametrize(
     ("world", "options"),
     [

@@ -79,6 +79,7 @@ def test_a_process_that_dies_is_a_failure_of_its_test(said):
     assert re.search("1 passed, .*1 error in", text)  # of the end of its session
 
 
+@pytest.mark.slow
 def test_a_process_that_fails_after_its_last_test_fails_all(said):
     code, text = said("ae", "-k", "passes or leaves")
     assert code == 1

@@ -206,6 +206,7 @@ def test_launches_end_in_all_ways_with_two_and_four_trainers():
     assert [each.end for each in drawn[:4]] == list(launches.CODES)
 
 
+@pytest.mark.slow
 def test_a_launch_whose_trainer_dies_is_over_with_all_its_processes(tmp_path):
     faults.make_layout(tmp_path, parts=4)
     case = launches.Launch(number=0, trainers=2, samplers=1, end="death", share=0.0)
@@ -213,6 +214,7 @@ def test_a_launch_whose_trainer_dies_is_over_with_all_its_processes(tmp_path):
     assert (outcome.code, outcome.problems) == (1, {})
 
 
+@pytest.mark.slow
 def test_processes_that_outlive_a_launch_are_told(tmp_path, monkeypatch):
     monkeypatch.setattr(launches, "LATE_S", 0.0)
     faults.make_layout(tmp_path, parts=4)
