@@ -235,7 +235,7 @@ class _WholeSumArgs:
         if self.late is not None:
             assert isinstance(self.operator, SETS_OUT)
             self.late.append(self.operator.start_backward(grad, by.turned(), weighted=self.weighted))
-            return grad.new_empty(()).expand(self.num_rows, grad.shape[1])
+            return grad.new_zeros(()).expand(self.num_rows, grad.shape[1])  # PyTorch may look for what is no number
         return self.operator.backward(grad, by.turned(), weighted=self.weighted)
 
     def set_out(self, grad: Tensor) -> None:

@@ -22,8 +22,8 @@ FIRST = "normalisation is PyTorch's own: "
 class CompiledNorms(GivesUp, LibraryNorms):
     """Kernels of Triton's: one pass forward and one backward. Nothing is kept for backward but the rows.
 
-    Where they cannot be compiled, or give other numbers than PyTorch's operations do, a warning says so, and those
-    take their place as long as the process lives.
+    Where they cannot be compiled, or a first small LayerNorm or first sums of columns come out otherwise than by
+    PyTorch's operations, a warning says so, and those take their place as long as the process lives.
 
     Args:
         drives: whether Triton drives a device.

@@ -114,7 +114,8 @@ def neighbour_sum(
         drawn=drawn,
         by=by,
         overlaps=comm.overlaps,
-        in_slices=comm.in_slices and (weight is None or weight.shape[1] == 1),
+        # Gradients of weights want all columns of the rows.
+        in_slices=comm.in_slices and (weight is None or (weight.shape[1] == 1 and not weight.requires_grad)),
     )
     if not wants_gradient_back(x, route):
         return _NeighbourSum.apply(x, weight, start, None, args)[:2]
