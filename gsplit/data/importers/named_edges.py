@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import logging
 from collections.abc import Iterator
 from contextlib import closing
@@ -222,8 +221,11 @@ def _chunks(
     table: Table, sources: list[int], destinations: list[int], weight: int | None
 ) -> Iterator[tuple[list[Any], list[Any], NDArray[np.float64] | None]]:
     """Texts of the sources, of the destinations, and weights or None, some rows at a time."""
-    weights = itertools.repeat([None]) if weight is None else read_exactly(table, [weight])
-    for columns, (of_rows,) in zip(table.ids([*sources, *destinations]), weights, strict=False):
+    ids = table.ids([*sources, *destinations])
+    rows: Iterator[tuple[list[Any], list[Any]]] = ((columns, [None]) for columns in ids)
+    if weight is not None:
+        rows = zip(ids, read_exactly(table, [weight]), strict=True)
+    for columns, (of_rows,) in rows:
         yield columns[: len(sources)], columns[len(sources) :], of_rows
 
 

@@ -229,3 +229,46 @@ def test_whole_numbers_are_the_classes_that_they_were(made, tmp_path):
 def table_of(tmp_path, name, **columns):
     pq.write_table(pa.table(columns), tmp_path / f"{name}.parquet")
     return f"{name}.parquet"
+
+
+@pytest.mark.parametrize("groups", [2, 4, 9])
+def test_rows_stay_together_whatever_is_stored_as_a_dictionary(tmp_path, monkeypatch, groups):
+    """pyarrow ends a batch with each group of rows where a dictionary is among what is read, and else does not."""
+    monkeypatch.setattr("gsplit.data.importers.tables.parquet_tables.BATCH_ROWS", 5)
+    ends = pd.DataFrame({"src": list("abcdefghi"), "dst": list("bcdefghia"), "weight": np.arange(9) + 0.5})
+    for texts in (["src", "dst"], ["src"], ["weight"]):
+        types = dict.fromkeys(texts, "category")
+        frame = ends.astype({"weight": str} if "weight" in texts else {}).astype(types)
+        frame.to_parquet(tmp_path / "e.parquet", row_group_size=groups)
+        graph = gsplit.import_graph(tmp_path / "e.parquet", tmp_path / "-".join(texts), ids="any", columns=None).graph
+        assert (graph.num_edges, sorted(graph.edge_weight)) == (9, list(np.arange(9) + 0.5))
+    whole = 2**53 + 1 + 2 * np.arange(9)
+    rows = pd.DataFrame({"id": list("abcdefghi"), "kind": pd.Categorical(list("abcabcabc")), "x": whole})
+    rows.to_parquet(tmp_path / "x.parquet", row_group_size=groups)
+    graph = gsplit.import_graph(
+        tmp_path / "e.parquet",
+        tmp_path / "with features",
+        ids="any",
+        features=tmp_path / "x.parquet",
+        columns=["kind:category"],
+        standardize=True,
+    ).graph
+    assert np.array_equal(graph.features[:, :3], pd.get_dummies(list("abcabcabc")))
+    off = 2.0 * np.arange(9)
+    np.testing.assert_allclose(graph.features[:, 3], (off - off.mean()) / off.std(), rtol=1e-6, atol=1e-15)
+
+
+@pytest.mark.parametrize("gaps", [("no", "unknown"), ("N", "unknown")])
+def test_a_gap_is_no_truth(tmp_path, gaps):
+    no = gaps[0].lower()
+    (tmp_path / "x.csv").write_text("\n".join(["b", "true", no, "yes", "unknown", no, "yes", "f"]) + "\n")
+    (tmp_path / "e.csv").write_text("0,1\n6,0\n")
+    graph = gsplit.import_graph(
+        tmp_path / "e.csv",
+        tmp_path / "store",
+        features=tmp_path / "x.csv",
+        columns=["b:bool"],
+        gaps=gaps,
+        missing="mean",
+    ).graph
+    assert graph.features[:, 0].tolist() == [1, 0.75, 1, 0.75, 0.75, 1, 0]

@@ -251,7 +251,10 @@ def _time(values: Any, column: FeatureColumn, gaps: Gaps) -> Encoded:
 def _bool(texts: Any, _column: FeatureColumn, gaps: Gaps) -> Encoded:
     import pyarrow.compute as pc
 
-    at, strange = _found(pc.utf8_lower(pc.utf8_trim_whitespace(texts)), (*TRUE, *FALSE), gaps)
+    words, among = pc.utf8_lower(pc.utf8_trim_whitespace(texts)), (*TRUE, *FALSE)
+    at, strange = _found(words, among, gaps)
+    if any(word in gaps for word in among):
+        at[gaps.marked(words).to_numpy(zero_copy_only=False)] = -1
     return np.where(at < 0, np.nan, at < len(TRUE)), int(strange[0]) if len(strange) else None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -38,6 +38,32 @@ def to_numpy(column: Any, kind: type) -> NDArray[Any]:
     if kind is float:
         return column.to_numpy(zero_copy_only=False).astype(np.float32, copy=False)
     return column.to_numpy(zero_copy_only=kind is int)
+
+
+def _even(pieces: Iterable[list[Any]]) -> Iterator[list[Any]]:
+    """The columns [n] of pieces of a table, in ones of ``BATCH_ROWS`` and a rest.
+
+    Where a column is stored as a dictionary, pyarrow ends a piece with each group of rows, and else it does not.
+    """
+    held: list[list[Any]] = []
+    rows = 0
+    for columns in pieces:
+        while rows + len(columns[0]) >= BATCH_ROWS:
+            held.append([column[: BATCH_ROWS - rows] for column in columns])
+            columns, rows = [column[BATCH_ROWS - rows :] for column in columns], 0
+            yield _joined(held)
+            held = []
+        if len(columns[0]):
+            held.append(columns)
+            rows += len(columns[0])
+    if held:
+        yield _joined(held)
+
+
+def _joined(pieces: list[list[Any]]) -> list[Any]:
+    import pyarrow as pa
+
+    return pieces[0] if len(pieces) == 1 else list(map(pa.concat_arrays, zip(*pieces, strict=True)))
 
 
 def _numbered(names: Sequence[str]) -> list[tuple[str, int]]:
@@ -130,19 +156,25 @@ class ParquetTable:
         )
 
     def _batches(self, columns: Sequence[int]) -> Iterator[tuple[int, list[Any]]]:
-        """The number of rows above, and columns of pyarrow."""
+        """The number of rows above, and columns of pyarrow, in chunks whose ends are in the same rows always."""
         keys = _numbered(self.written_names)
         wanted = [keys[column] for column in columns]
         names = list(dict.fromkeys(name for name, _ in wanted))
         rows = 0
         try:
             with self._open() as file:
-                for batch in file.iter_batches(BATCH_ROWS, columns=names, use_threads=False):
-                    read = dict(zip(_numbered(batch.schema.names), batch.columns, strict=True))
-                    yield rows, [self._columns.plain(read[key]) for key in wanted]
-                    rows += batch.num_rows
+                batches = file.iter_batches(BATCH_ROWS, columns=names, use_threads=False)
+                for read in _even(self._plain(batches, wanted)):
+                    yield rows, read
+                    rows += len(read[0])
         except (self._pyarrow.ArrowException, OSError) as error:
             raise InputError(f"{self.path} cannot be read after row {rows}: {error}") from None
+
+    def _plain(self, batches: Iterable[Any], wanted: Sequence[tuple[str, int]]) -> Iterator[list[Any]]:
+        """Columns of batches, without dictionaries."""
+        for batch in batches:
+            read = dict(zip(_numbered(batch.schema.names), batch.columns, strict=True))
+            yield [self._columns.plain(read[key]) for key in wanted]
 
     def _check_type(self, field: Any, kind: type) -> None:
         """Check that a column can be read as values of a kind."""
