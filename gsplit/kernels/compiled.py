@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import logging
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 import torch
@@ -29,7 +30,7 @@ FIRST = "sums over edges are PyTorch's own: "
 logger = logging.getLogger(__name__)
 
 
-class GivesUp:
+class GivesUp(ABC):
     """Kernels that may not be to be had: the first of them that cannot be made ends all, and one line says why.
 
     A device that an earlier launch broke says so at the next one of any kernel: that is raised.
@@ -51,9 +52,9 @@ class GivesUp:
             self._check(device)
         return self._works
 
+    @abstractmethod
     def _check(self, device: torch.device) -> None:
         """Compute something small, and give up where it is wrong; this compiles kernels, and waits for them."""
-        raise NotImplementedError
 
     def _made(self, launch: Callable[[], None], *, raises: bool = False) -> bool:
         """Launch kernels, unless given up; return whether they could be.

@@ -11,7 +11,7 @@ from typing_extensions import override
 from gsplit.device import accelerator
 from gsplit.kernels.compiled import GivesUp
 from gsplit.kernels.library_norms import LibraryNorms
-from gsplit.kernels.normalising import LAYER, ColumnSums, Finishing, Normaliser, sums_like
+from gsplit.kernels.normalising import LAYER, ColumnSums, Finishing, Given, Normaliser, sums_like
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 """Types of rows; what is computed of them is float32."""
@@ -58,23 +58,14 @@ class CompiledNorms(GivesUp, LibraryNorms):
         return (out, None) if self._made(launch) else super().forward(x, by, skip, keeps=keeps)
 
     @override
-    def backward(
-        self,
-        x: Tensor,
-        by: Normaliser,
-        kept: Tensor | None,
-        gradients: Tensor,
-        of_x: Tensor,
-        of_weight: Tensor | None,
-        of_bias: Tensor | None,
-    ) -> None:
+    def backward(self, given: Given, of_x: Tensor, of_weight: Tensor | None, of_bias: Tensor | None) -> None:
         def launch() -> None:
             from gsplit.kernels.norm_passes import normalise_backward
 
-            normalise_backward(x, by, gradients, of_x, of_weight, of_bias)
+            normalise_backward(given.x, given.by, given.gradients, of_x, of_weight, of_bias)
 
-        if not self._made(launch, raises=of_x.data_ptr() == x.data_ptr()):
-            super().backward(x, by, kept, gradients, of_x, of_weight, of_bias)
+        if not self._made(launch, raises=of_x.data_ptr() == given.x.data_ptr()):
+            super().backward(given, of_x, of_weight, of_bias)
 
     @override
     def column_sums(self, x: Tensor) -> ColumnSums:
@@ -92,34 +83,25 @@ class CompiledNorms(GivesUp, LibraryNorms):
         return ColumnSums(values, lambda mean: squares + count * (own_mean - mean).square())
 
     @override
-    def batch_sums_backward(self, x: Tensor, by: Normaliser, kept: Tensor | None, gradients: Tensor) -> Tensor:
+    def batch_sums_backward(self, given: Given) -> Tensor:
         found: list[Tensor] = []
 
         def launch() -> None:
             from gsplit.kernels.norm_passes import batch_sums_backward
 
-            found.append(batch_sums_backward(x, by, gradients))
+            found.append(batch_sums_backward(given.x, given.by, given.gradients))
 
-        return found[0] if self._made(launch) else super().batch_sums_backward(x, by, kept, gradients)
+        return found[0] if self._made(launch) else super().batch_sums_backward(given)
 
     @override
-    def batch_backward(
-        self,
-        x: Tensor,
-        by: Normaliser,
-        kept: Tensor | None,
-        gradients: Tensor,
-        shift: Tensor,
-        slope: Tensor,
-        of_x: Tensor,
-    ) -> None:
+    def batch_backward(self, given: Given, shift: Tensor, slope: Tensor, of_x: Tensor) -> None:
         def launch() -> None:
             from gsplit.kernels.norm_passes import batch_backward
 
-            batch_backward(x, by, gradients, shift, slope, of_x)
+            batch_backward(given.x, given.by, given.gradients, shift, slope, of_x)
 
         if not self._made(launch):
-            super().batch_backward(x, by, kept, gradients, shift, slope, of_x)
+            super().batch_backward(given, shift, slope, of_x)
 
     @override
     def _check(self, device: torch.device) -> None:
@@ -132,7 +114,7 @@ class CompiledNorms(GivesUp, LibraryNorms):
         for kernels in (self, LibraryNorms()):
             out, kept = kernels.forward(x, by, skip, keeps=True)
             of_x, of_columns = torch.empty_like(x), sums_like(x, 2, 20)
-            kernels.backward(x, by, kept, gradients, of_x, *of_columns)
+            kernels.backward(Given(x, by, kept, gradients), of_x, *of_columns)
             sums = kernels.column_sums(x)
             found.append((out, of_x, of_columns, sums.values, sums.squares_over(weight)))
         close = [torch.allclose(one, other, rtol=1e-4, atol=1e-4) for one, other in zip(*found, strict=True)]

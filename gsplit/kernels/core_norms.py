@@ -7,7 +7,7 @@ from torch import Tensor
 from typing_extensions import override
 
 import gsplit._core as _core
-from gsplit.kernels.normalising import ColumnSums, Normaliser, Normalising, column, sums_like
+from gsplit.kernels.normalising import ColumnSums, Given, Normaliser, Normalising, column, sums_like
 from gsplit.kernels.sums import whole_rows
 
 
@@ -28,16 +28,8 @@ class CoreNorms(Normalising):
         return out, bits
 
     @override
-    def backward(
-        self,
-        x: Tensor,
-        by: Normaliser,
-        kept: Tensor | None,
-        gradients: Tensor,
-        of_x: Tensor,
-        of_weight: Tensor | None,
-        of_bias: Tensor | None,
-    ) -> None:
+    def backward(self, given: Given, of_x: Tensor, of_weight: Tensor | None, of_bias: Tensor | None) -> None:
+        x, by, kept, gradients = given
         rows, sums = (whole_rows(x), whole_rows(gradients)), (of_x, of_weight, of_bias)
         about = by.kind, by.eps, column(by.weight), by.behind, kept
         _core.normalise_backward(rows[0], *about, rows[1], *sums, threads=torch.get_num_threads())
@@ -54,7 +46,8 @@ class CoreNorms(Normalising):
         return ColumnSums(sums(None), sums)
 
     @override
-    def batch_sums_backward(self, x: Tensor, by: Normaliser, kept: Tensor | None, gradients: Tensor) -> Tensor:
+    def batch_sums_backward(self, given: Given) -> Tensor:
+        x, by, kept, gradients = given
         assert by.mean is not None
         out, rows, threads = sums_like(x, 2, x.shape[1]), whole_rows(x), torch.get_num_threads()
         _core.batch_backward_sums(
@@ -63,16 +56,8 @@ class CoreNorms(Normalising):
         return out
 
     @override
-    def batch_backward(
-        self,
-        x: Tensor,
-        by: Normaliser,
-        kept: Tensor | None,
-        gradients: Tensor,
-        shift: Tensor,
-        slope: Tensor,
-        of_x: Tensor,
-    ) -> None:
+    def batch_backward(self, given: Given, shift: Tensor, slope: Tensor, of_x: Tensor) -> None:
+        x, by, kept, gradients = given
         assert by.mean is not None
         assert by.weight is not None  # a batch's factors
         _core.batch_backward(

@@ -11,7 +11,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from gsplit.kernels.masks import kept as kept_of
-from gsplit.kernels.normalising import BATCH, LAYER, ColumnSums, Normaliser, Normalising, scale_of
+from gsplit.kernels.normalising import BATCH, LAYER, ColumnSums, Given, Normaliser, Normalising, scale_of
 
 
 class LibraryNorms(Normalising):
@@ -32,23 +32,15 @@ class LibraryNorms(Normalising):
         return out.to(x.dtype), None
 
     @override
-    def backward(
-        self,
-        x: Tensor,
-        by: Normaliser,
-        kept: Tensor | None,
-        gradients: Tensor,
-        of_x: Tensor,
-        of_weight: Tensor | None,
-        of_bias: Tensor | None,
-    ) -> None:
+    def backward(self, given: Given, of_x: Tensor, of_weight: Tensor | None, of_bias: Tensor | None) -> None:
+        x, by, _, gradients = given
         normal, factor = _normal(x, by)
-        given = _let_through(normal, by, gradients)
+        through = _let_through(normal, by, gradients)
         if of_weight is not None:
-            of_weight.copy_((given * normal).sum(dim=0))
+            of_weight.copy_((through * normal).sum(dim=0))
         if of_bias is not None:
-            of_bias.copy_(given.sum(dim=0))
-        weighted = given if by.weight is None else given * by.weight.detach()
+            of_bias.copy_(through.sum(dim=0))
+        weighted = through if by.weight is None else through * by.weight.detach()
         result = weighted - normal * (weighted * normal).mean(dim=1, keepdim=True)
         if by.kind == LAYER:
             result -= weighted.mean(dim=1, keepdim=True)
@@ -60,25 +52,18 @@ class LibraryNorms(Normalising):
         return ColumnSums(rows.sum(dim=0), lambda mean: (rows - mean).square_().sum(dim=0))
 
     @override
-    def batch_sums_backward(self, x: Tensor, by: Normaliser, kept: Tensor | None, gradients: Tensor) -> Tensor:
+    def batch_sums_backward(self, given: Given) -> Tensor:
+        x, by, _, gradients = given
         centred, _ = _normal(x, by)
-        given = _let_through(centred, by, gradients)
-        return torch.stack([centred.mul_(given).sum(dim=0), given.sum(dim=0)])
+        through = _let_through(centred, by, gradients)
+        return torch.stack([centred.mul_(through).sum(dim=0), through.sum(dim=0)])
 
     @override
-    def batch_backward(
-        self,
-        x: Tensor,
-        by: Normaliser,
-        kept: Tensor | None,
-        gradients: Tensor,
-        shift: Tensor,
-        slope: Tensor,
-        of_x: Tensor,
-    ) -> None:
+    def batch_backward(self, given: Given, shift: Tensor, slope: Tensor, of_x: Tensor) -> None:
+        x, by, _, gradients = given
         centred, _ = _normal(x, by)
-        given = _let_through(centred, by, gradients)
-        result = centred.mul_(-slope).add_(given).sub_(shift)
+        through = _let_through(centred, by, gradients)
+        result = centred.mul_(-slope).add_(through).sub_(shift)
         of_x.copy_(result if by.weight is None else result.mul_(by.weight.detach()))
 
 

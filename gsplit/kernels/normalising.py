@@ -59,6 +59,19 @@ class Normaliser:
     """What stands behind it."""
 
 
+class Given(NamedTuple):
+    """What backward is given."""
+
+    x: Tensor
+    """The rows [R, D]."""
+    by: Normaliser
+    """What they were normalised by."""
+    kept: Tensor | None
+    """What forward kept."""
+    gradients: Tensor
+    """[R, D] of what forward gave."""
+
+
 @dataclass(frozen=True)
 class ColumnSums:
     """Sums over rows of each column."""
@@ -90,23 +103,11 @@ class Normalising(Protocol):
             Rows [R, D] in the type of x, and what backward is told, if anything.
         """
 
-    def backward(
-        self,
-        x: Tensor,
-        by: Normaliser,
-        kept: Tensor | None,
-        gradients: Tensor,
-        of_x: Tensor,
-        of_weight: Tensor | None,
-        of_bias: Tensor | None,
-    ) -> None:
-        """Write what x, weight and bias get of the gradients [R, D] of what forward gave; not of a batch.
+    def backward(self, given: Given, of_x: Tensor, of_weight: Tensor | None, of_bias: Tensor | None) -> None:
+        """Write what x, weight and bias get of gradients; not of a batch.
 
         Args:
-            x: the rows.
-            by: what they were normalised by.
-            kept: what forward kept.
-            gradients: [R, D].
+            given: rows and gradients.
             of_x: [R, D], written; it may be x.
             of_weight, of_bias: float32 [D], written; None: it is not wanted.
         """
@@ -114,19 +115,10 @@ class Normalising(Protocol):
     def column_sums(self, x: Tensor) -> ColumnSums:
         """Sum columns of rows."""
 
-    def batch_sums_backward(self, x: Tensor, by: Normaliser, kept: Tensor | None, gradients: Tensor) -> Tensor:
+    def batch_sums_backward(self, given: Given) -> Tensor:
         """Sum columns: of gradients that were let through, times x - mean, and of these alone; float32 [2, D]."""
 
-    def batch_backward(
-        self,
-        x: Tensor,
-        by: Normaliser,
-        kept: Tensor | None,
-        gradients: Tensor,
-        shift: Tensor,
-        slope: Tensor,
-        of_x: Tensor,
-    ) -> None:
+    def batch_backward(self, given: Given, shift: Tensor, slope: Tensor, of_x: Tensor) -> None:
         """``of_x = weight * (gradients that were let through - shift - (x - mean) * slope)``, which may be x.
 
         ``shift`` and ``slope`` are float32 [D].

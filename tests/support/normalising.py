@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 import gsplit._core as _core
-from gsplit.kernels.normalising import BATCH, RMS, Finishing, Normaliser
+from gsplit.kernels.normalising import BATCH, RMS, Finishing, Given, Normaliser
 
 EPS = 1e-3
 BOUNDS = {torch.float32: {"rtol": 1e-4, "atol": 2e-5}, torch.bfloat16: {"rtol": 2**-7, "atol": 2**-7}}
@@ -59,7 +59,7 @@ def by_kernels(kernels, norm, x, weight, bias, gradients, finish, skip=None):
     by = Normaliser(kind=norm, eps=EPS, weight=weight, bias=bias, behind=Finishing(*finish))
     out, bits = kernels.forward(x, by, skip, keeps=True)
     of_x, of_weight, of_bias = (torch.full_like(each, torch.nan) for each in (x, weight, bias))
-    kernels.backward(x, by, bits, gradients, of_x, of_weight, of_bias)
+    kernels.backward(Given(x, by, bits, gradients), of_x, of_weight, of_bias)
     return out, of_x, of_weight, of_bias
 
 
@@ -72,10 +72,11 @@ def by_pieces(kernels, counts, x, weight, bias, gradients, finish):
     by = Normaliser(kind=BATCH, weight=factor * weight, bias=bias, mean=mean, behind=Finishing(*finish))
     found = [kernels.forward(piece, by, None, keeps=True) for piece in pieces]
     given = [
-        (piece, by, bits, rows) for piece, (_, bits), rows in zip(pieces, found, gradients.split(counts), strict=True)
+        Given(piece, by, bits, rows)
+        for piece, (_, bits), rows in zip(pieces, found, gradients.split(counts), strict=True)
     ]
-    products, shift = sum(kernels.batch_sums_backward(*each) for each in given)
+    products, shift = sum(kernels.batch_sums_backward(each) for each in given)
     of_x = torch.full_like(x, torch.nan)
     for each, place in zip(given, of_x.split(counts), strict=True):
-        kernels.batch_backward(*each, shift / n, products / n * factor.square(), place)
+        kernels.batch_backward(each, shift / n, products / n * factor.square(), place)
     return torch.cat([out for out, _ in found]), of_x, products * factor, shift

@@ -59,8 +59,8 @@ def recomputed_step_bytes(plan: GridPlan, work: Work, rank: int) -> int:
     return int(SMALL * (most * work.itemsize + signs)) + beside + 2 * work.itemsize * int(sizes[0])
 
 
-class _Numbers:
-    """Numbers of one layer on one trainer, beside the inputs of the layers up to it."""
+class OfLayer:
+    """Rows and widths of one layer on one trainer, and the numbers that these make."""
 
     def __init__(self, plan: GridPlan, work: Work, rank: int, number: int) -> None:
         self.plan, self.work, self.rank, self.number = plan, work, rank, number
@@ -69,6 +69,10 @@ class _Numbers:
         self.summed = work.projected[number - 1] if work.heads else min(self.wide, self.out)
         self.after, self.before = self.rows * self.out, self.sources * self.wide
         self.sums = self.rows * self.wide
+
+
+class _Numbers(OfLayer):
+    """Numbers of one layer on one trainer, beside the inputs of the layers up to it."""
 
     def most(self) -> int:
         """The most that it has at once."""

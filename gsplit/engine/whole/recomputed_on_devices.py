@@ -17,6 +17,7 @@ from __future__ import annotations
 from typing_extensions import override
 
 from gsplit.engine.whole.private_memory import attended, block_of, exchanged, exchanges, sends_covers
+from gsplit.engine.whole.recomputed_memory import OfLayer
 from gsplit.engine.whole.work import Work
 from gsplit.full import COLUMNS, FEATURES, ROWS, GridPlan
 
@@ -53,16 +54,11 @@ def recomputed_step_bytes(plan: GridPlan, work: Work, rank: int) -> int:
     return int((SMALL * most + beside) * work.itemsize)
 
 
-class _Numbers:
+class _Numbers(OfLayer):
     """Numbers of one layer on one trainer, beside the inputs of the layers up to it."""
 
     def __init__(self, plan: GridPlan, work: Work, rank: int, number: int) -> None:
-        self.plan, self.work, self.rank, self.number = plan, work, rank, number
-        self.rows, self.sources = (int(work.sizes[rank, level]) for level in (number, number - 1))
-        self.wide, self.out = work.inputs(number), work.outputs(number)
-        self.summed = work.projected[number - 1] if work.heads else min(self.wide, self.out)
-        self.after, self.before = self.rows * self.out, self.sources * self.wide
-        self.sums = self.rows * self.wide
+        super().__init__(plan, work, rank, number)
         self.edges = block_of(plan, work, rank, number)[0]
         self.widths = plan.widths(self.summed, in_slices=work.in_slices)
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from gsplit.kernels import normalising_for
-from gsplit.kernels.normalising import BATCH, LAYER, RMS, Normaliser, Normalising, sums_like
+from gsplit.kernels.normalising import BATCH, LAYER, RMS, Given, Normaliser, Normalising, sums_like
 from gsplit.nn.rowwise.activation import NO_ACTIVATION, Finish
 from gsplit.nn.rowwise.dense import has_hooks
 from gsplit.nn.rowwise.products import Keeps, Pass, room_like
@@ -147,7 +147,7 @@ class _Normalised(torch.autograd.Function):
         wanted = ctx.needs_input_grad[1:3]
         of_weight, of_bias = (sums_like(x, x.shape[1]) if each else None for each in wanted)
         by = Normaliser(kind=ctx.kind, eps=ctx.eps, weight=weight, bias=bias, behind=ctx.behind.finish)
-        ctx.kernels.backward(x, by, ctx.kept, grad, of_x, of_weight, of_bias)
+        ctx.kernels.backward(Given(x, by, ctx.kept, grad), of_x, of_weight, of_bias)
         return of_x, of_weight, of_bias, grad if ctx.needs_input_grad[3] else None, None, None, None, None
 
 
@@ -226,12 +226,12 @@ class _NormalisedBatch(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor, grad_token: Tensor | None) -> tuple[Tensor | None, ...]:
         (x, weight, bias), by, kernels = ctx.saved_tensors, ctx.statistics, ctx.kernels
-        given = x, by.normaliser(weight, bias, ctx.behind), ctx.kept, grad
-        own = kernels.batch_sums_backward(*given)
+        given = Given(x, by.normaliser(weight, bias, ctx.behind), ctx.kept, grad)
+        own = kernels.batch_sums_backward(given)
         slope, shift = by.summed(own) / by.count
         slope = slope * by.factor.square()
         of_x = room_like(x, ctx.behind.overwrites)
-        kernels.batch_backward(*given, shift, slope, of_x)
+        kernels.batch_backward(given, shift, slope, of_x)
         of_weight = own[0] * by.factor if ctx.needs_input_grad[1] else None
         of_bias = own[1].clone() if ctx.needs_input_grad[2] else None
         of_skip = grad if ctx.needs_input_grad[3] else None

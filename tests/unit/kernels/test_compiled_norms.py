@@ -12,7 +12,7 @@ from support.normalising import by_kernels, by_pieces, material, same, wanted_of
 
 from gsplit.kernels.compiled_norms import FIRST, CompiledNorms
 from gsplit.kernels.library_norms import LibraryNorms
-from gsplit.kernels.normalising import BATCH, LAYER, RMS, Finishing, Normaliser
+from gsplit.kernels.normalising import BATCH, LAYER, RMS, Finishing, Given, Normaliser
 
 pytest.importorskip("triton")
 from gsplit.kernels import norm_passes, norm_rows
@@ -90,4 +90,4 @@ def test_a_kernel_that_fails_after_gradients_went_over_rows_is_not_replaced(monk
     x, weight, _, gradients = material(9, 20, torch.float32)
     by = Normaliser(kind=RMS, weight=weight)
     with pytest.raises(subprocess.CalledProcessError):
-        CompiledNorms(lambda _: True).backward(x, by, None, gradients, x, None, None)
+        CompiledNorms(lambda _: True).backward(Given(x, by, None, gradients), x, None, None)
