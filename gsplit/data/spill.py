@@ -1,10 +1,11 @@
-"""Edges on disk while a store is built: first as they come, then sorted into ranges of destinations.
+"""Arrays and edges on disk while a store is built; edges first as they come, then sorted into ranges of destinations.
 
 All files are in the temporary folder of the store and go with it. Pairs are [E, 2]: source, destination.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,39 @@ INT32_VERTICES = 2**31
 """Vertices up to which a graph has int32 ids."""
 
 
+class ArraySpill:
+    """Arrays in a file, read back in the order in which they were added.
+
+    Args:
+        path: of the file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._file = path, path.open("wb")
+        self._kinds: list[tuple[tuple[int, ...], np.dtype[Any]]] = []
+
+    def add(self, array: NDArray[Any]) -> None:
+        """Append an array."""
+        self._file.write(np.ascontiguousarray(array).data)
+        self._kinds.append((array.shape, array.dtype))
+
+    def arrays(self) -> Iterator[NDArray[Any]]:
+        """All arrays; none can be added any more."""
+        self.close()
+        with self._path.open("rb") as file:
+            for shape, dtype in self._kinds:
+                yield np.fromfile(file, dtype, math.prod(shape)).reshape(shape)
+
+    def close(self) -> None:
+        """Close the file: nothing can be added any more."""
+        self._file.close()
+
+    def remove(self) -> None:
+        """Remove the file, which gives the space back."""
+        self.close()
+        self._path.unlink()
+
+
 class EdgeSpill:
     """Pieces of an edge list, read back in the order in which they were added.
 
@@ -24,41 +58,37 @@ class EdgeSpill:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._paths = folder / "pairs", folder / "weights"
-        self._files = [path.open("wb") for path in self._paths]
-        self._pieces: list[tuple[int, Any, Any, bool]] = []
+        self._pairs, self._weights = ArraySpill(folder / "pairs"), ArraySpill(folder / "weights")
+        self._pieces: list[tuple[bool, bool]] = []
+        """Whether each piece has weights, and whether it was added."""
 
     def add(self, pairs: NDArray[Any], weight: NDArray[Any] | None, largest: int, *, added: bool = False) -> None:
         """Append edges; int32 is written where it holds ``largest``, an upper bound of the ids."""
-        dtype = np.int32 if largest < INT32_VERTICES else np.int64
-        self._files[0].write(np.ascontiguousarray(pairs, dtype).data)
+        self._pairs.add(pairs.astype(np.int32 if largest < INT32_VERTICES else np.int64, copy=False))
         if weight is not None:
-            self._files[1].write(np.ascontiguousarray(weight).data)
-        self._pieces.append((len(pairs), dtype, None if weight is None else weight.dtype, added))
+            self._weights.add(weight)
+        self._pieces.append((weight is not None, added))
 
     def pieces(self, *, added: bool = False) -> Iterator[tuple[NDArray[Any], NDArray[Any] | None]]:
         """Pairs [n, 2] and weights [n] (or None) of each piece that was ``added`` before, or of each other one.
 
         Nothing can be added any more.
         """
-        self.close()
-        with self._paths[0].open("rb") as pairs_file, self._paths[1].open("rb") as weight_file:
-            for count, dtype, weights, are_added in self._pieces:
-                pairs = np.fromfile(pairs_file, dtype, 2 * count).reshape(-1, 2)
-                weight = None if weights is None else np.fromfile(weight_file, weights, count)
-                if are_added == added:
-                    yield pairs, weight
+        all_pairs, weights = self._pairs.arrays(), self._weights.arrays()
+        for (is_weighted, are_added), pairs in zip(self._pieces, all_pairs, strict=True):
+            weight = next(weights) if is_weighted else None
+            if are_added == added:
+                yield pairs, weight
 
     def close(self) -> None:
         """Close the files: nothing can be added any more."""
-        for file in self._files:
-            file.close()
+        self._pairs.close()
+        self._weights.close()
 
     def remove(self) -> None:
         """Remove the files, which gives the space back."""
-        self.close()
-        for path in self._paths:
-            path.unlink()
+        self._pairs.remove()
+        self._weights.remove()
 
 
 class Buckets:

@@ -6,13 +6,16 @@ N vertices, D features. Values that are not there are NaN until they are filled 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.data.columns.rounding import unrounded
+from gsplit.data.spill import ArraySpill
 from gsplit.errors import InputError
 
 Kind = Literal["number", "category", "code", "bool", "time"]
@@ -134,6 +137,8 @@ class Assembled:
 VALUES_AT_ONCE = 1 << 22
 """Features looked at at once, in float64; an array may have thousands of columns."""
 ROWS_AT_ONCE = 1 << 16
+WIDEST = 2
+"""Features a column, on average, whose numbers are kept in a file: some twice the bytes of their text."""
 
 
 def rows_of(block: FeatureBlock) -> Iterator[tuple[int, NDArray[np.int64], NDArray[Any]]]:
@@ -151,6 +156,33 @@ def rows_of(block: FeatureBlock) -> Iterator[tuple[int, NDArray[np.int64], NDArr
             _check_infinite(block, begin, vertices, piece)
             yield begin, vertices, piece
             begin += len(piece)
+
+
+def parsed_once(block: FeatureBlock, path: Path) -> FeatureBlock:
+    """A block whose file is parsed when it is read first; after that its numbers come from a file that holds them.
+
+    Many categories are wider than their texts, and arrays are not parsed: such blocks stay as they are.
+
+    Args:
+        block: which is read from the first chunk to the last.
+        path: for its numbers; the caller removes it.
+    """
+    if block.width > WIDEST * len(block.columns) or any(column.kind == "array" for column in block.columns):
+        return block
+    spill: ArraySpill | None = None
+
+    def chunks() -> Iterator[NDArray[Any]]:
+        nonlocal spill
+        if spill is not None:
+            yield from spill.arrays()
+            return
+        with closing(ArraySpill(path)) as parsed:
+            for chunk in block.chunks():
+                parsed.add(chunk)
+                yield chunk
+        spill = parsed
+
+    return replace(block, chunks=chunks)
 
 
 def rows_at_once(block: FeatureBlock) -> int:

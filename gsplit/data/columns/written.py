@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.bars import progress_bar
-from gsplit.data.columns.assembled import Assembled
+from gsplit.data.columns.assembled import Assembled, parsed_once
 from gsplit.data.columns.filled import Filled, log_columns
 from gsplit.data.columns.rounding import Rounding, log_rounded
 from gsplit.data.folders import FolderWriter
@@ -50,7 +53,9 @@ def write_features(
     bar = progress_bar(rows, "copy features")
     with bar:
         if isinstance(features, Assembled):
-            return _write_assembled(writer, features, dtype, training, bar, shown)
+            with tempfile.TemporaryDirectory(prefix="spill-", dir=writer.path) as name:
+                features = _read_twice(features, Path(name)) if features.takes_moments else features
+                return _write_assembled(writer, features, dtype, training, bar, shown)
         copied, rounding = 0, Rounding(np.zeros(features.shape[1], np.bool_))
         with writer.stream("features", dtype, features.shape[1]) as stream:
             for piece in _pieces(features):
@@ -64,6 +69,13 @@ def write_features(
         raise InputError(f"{called}: there are {copied} rows of features, but {rows} were announced")
     log_rounded(called, rounding, lambda feature: f"column {feature + 1}")
     return []
+
+
+def _read_twice(features: Assembled, folder: Path) -> Assembled:
+    """Features that are read for their means first, and parsed for these alone; ``folder`` is for their numbers."""
+    blocks = enumerate(features.blocks)
+    kept = (block if block.statistics else parsed_once(block, folder / f"block-{at}") for at, block in blocks)
+    return replace(features, blocks=tuple(kept))
 
 
 def _write_assembled(

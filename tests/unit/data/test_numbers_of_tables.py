@@ -10,6 +10,7 @@ import pytest
 
 import gsplit
 from gsplit.data.columns import rounding
+from gsplit.data.importers.tables.table import open_table
 from gsplit.errors import InputError
 
 N = 200
@@ -199,3 +200,25 @@ def test_targets_of_a_regression_that_are_rounded_are_told_of(edges, tmp_path, t
     stored(edges, tmp_path, labels=path, task="regression")
     assert f"{path}" in caplog.text
     assert "100 whole numbers above 16,777,216 are rounded, by up to 1" in caplog.text
+
+
+@pytest.mark.parametrize(("categories", "times"), [(2, 1), (40, 2)])
+def test_a_table_is_read_once_for_means_and_values_unless_features_are_far_more_than_columns(
+    edges, tmp_path, table, monkeypatch, categories, times
+):
+    of = np.arange(N) % categories
+    path = table(x=NEAR, of=np.char.mod("c%02d", of))
+    kind = type(open_table(path))
+    read, ended = kind.read, []
+
+    def counted(self, columns, kinds):
+        yield from read(self, columns, kinds)
+        ended.extend([columns] * (kinds == [np.float64, str]))
+
+    monkeypatch.setattr(kind, "read", counted)
+    columns = ("x:number", "of:category")
+    got = stored(edges, tmp_path, features=path, columns=columns, missing="mean", standardize=True).features
+    assert len(ended) == times
+    scaled = (NEAR - NEAR.mean()) / NEAR.std()
+    assert np.array_equal(got, np.column_stack([scaled, np.eye(categories)[of]]).astype(np.float32))
+    assert not [*(tmp_path / "store").glob("spill*")]
