@@ -10,13 +10,14 @@ import sys
 
 import pyarrow as pa
 import pytest
-from hypothesis import assume, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import gsplit
-from gsplit.data.importers.tables import text_tables
+from gsplit.data.importers.tables import text_format, text_tables
+from gsplit.data.importers.tables.table import open_table
 from gsplit.data.importers.tables.text_format import TextFormat
-from gsplit.data.importers.tables.text_tables import are_odd, first_odd_line, whole_rows
+from gsplit.data.importers.tables.text_tables import OddQuotesError, first_odd_line, whole_rows
 from gsplit.errors import InputError
 
 
@@ -71,7 +72,7 @@ def test_quotes_that_are_right_or_mean_nothing_stay(tmp_path, text, names):
 )  # fmt: skip
 def test_a_line_end_in_quotes_is_refused_where_columns_are_lined_up(tmp_path, monkeypatch, text, line):
     """There lines are taken apart before quotes are looked at: spaces in the second one would be put together."""
-    monkeypatch.setattr(text_tables, "QUOTES_BYTES", 64)
+    monkeypatch.setattr(text_format, "BLOCK_BYTES", 64)
     with pytest.raises(InputError, match=rf"edges.txt, line {line}: a field in quotes goes on in the next line"):
         imported(tmp_path, text, "txt")
     assert not (tmp_path / "graph").exists()
@@ -85,57 +86,58 @@ def test_quotes_of_tables_of_vertices_are_held_to_the_same(tmp_path):
         gsplit.import_graph(tmp_path / "edges.csv", tmp_path / "graph", ids="any", features=tmp_path / "x.csv")
 
 
-def in_blocks(text, size):
-    data = text.encode()
-    return [data[begin : begin + size] for begin in range(0, len(data), size)]
+def rows_of(text):
+    return list(csv.reader(io.StringIO(text, newline="")))
 
 
+COMMAS = TextFormat(delimiter=",", quote='"')
 FIELDS = st.text(st.sampled_from('ab",\n'), max_size=6)
 
 
 @settings(max_examples=400, deadline=None)
-@given(text=FIELDS, size=st.integers(1, 7))
+@given(text=st.text(st.sampled_from('ab",\n'), max_size=30), size=st.integers(1, 9))
 @example(text='a,"b"\n', size=1)
 @example(text='"a""b"', size=4)
-def test_blocks_of_any_size_find_what_a_strict_reader_refuses(text, size):
-    """What is right by the grammar is never odd; what the reader refuses always is."""
-    is_odd = are_odd(in_blocks(text, size), ",")
-    refused = first_odd_line(io.StringIO(text, newline=""), {"delimiter": ","}) is not None
-    if refused:
-        assert is_odd
-    fields = [field for row in csv.reader(io.StringIO(text, newline="")) for field in row]
-    if is_odd and not refused:  # a quote in a field without quotes
-        assert any('"' in field for field in fields)
+@example(text='a,b\n"a', size=4)
+@example(text='5" b,a\n"a\n",b\n', size=4)
+def test_pieces_hold_whole_rows_and_are_refused_as_a_strict_reader_does(text, size):
+    pieces = whole_rows(io.BytesIO(text.encode()), COMMAS, size)
+    if first_odd_line(io.StringIO(text, newline=""), COMMAS.of_csv) is not None:
+        with pytest.raises(OddQuotesError):
+            list(pieces)
+        return
+    found = [bytes(piece).decode() for piece in pieces]
+    assert "".join(found) == text
+    assert [row for piece in found for row in rows_of(piece)] == rows_of(text)
+    unchecked = whole_rows(io.BytesIO(text.encode()), COMMAS, size, check=False)
+    assert [bytes(piece).decode() for piece in unchecked] == found
 
 
 @settings(max_examples=200, deadline=None)
-@given(rows=st.lists(st.lists(FIELDS, min_size=2, max_size=2), max_size=5), size=st.integers(1, 9))
-def test_what_a_writer_writes_is_never_odd(rows, size):
+@given(rows=st.lists(st.lists(FIELDS, min_size=2, max_size=2), max_size=5))
+def test_what_a_writer_writes_needs_no_strict_reader(rows):
     written = io.StringIO()
     csv.writer(written, quoting=csv.QUOTE_ALL).writerows(rows)
-    assert not are_odd(in_blocks(written.getvalue(), size), ",")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(text_tables, "first_odd_line", None)
+        assert (
+            b"".join(whole_rows(io.BytesIO(written.getvalue().encode()), COMMAS, 1 << 20)).decode()
+            == written.getvalue()
+        )
 
 
-@settings(max_examples=400, deadline=None)
-@given(text=st.text(st.sampled_from('ab",\n'), max_size=30), size=st.integers(1, 9))
-@example(text='5" b,a\n"a\n",b\n', size=4)
-def test_pieces_of_any_size_hold_whole_rows(text, size):
-    def rows(data):
-        return list(csv.reader(io.StringIO(bytes(data).decode(), newline="")))
-
-    assume(first_odd_line(io.StringIO(text, newline=""), {"delimiter": ","}) is None)
-    form = TextFormat(delimiter=",", quote='"')
-    odd = are_odd(in_blocks(text, 100), ",")
-    pieces = list(whole_rows(io.BytesIO(text.encode()), form, size, are_odd=odd))
-    assert b"".join(pieces) == text.encode()
-    assert [row for piece in pieces for row in rows(piece)] == rows(text.encode())
+def test_a_quote_in_a_field_without_does_not_keep_rows_from_being_parted():
+    text = b"a,b\n" + b'5" pipe,c\n' + b"d,e\n" * 1000
+    assert max(map(len, whole_rows(io.BytesIO(text), COMMAS, 64))) < 200
 
 
-def test_a_text_is_read_again_once_at_most(tmp_path, monkeypatch):
+def test_a_text_with_such_quotes_is_read_strictly_once(tmp_path, monkeypatch):
     calls = []
-    monkeypatch.setattr(text_tables, "QUOTES_BYTES", 64)
-    monkeypatch.setattr(text_tables, "first_odd_line", lambda *_: calls.append(1))
-    imported(tmp_path, "src,dst\n" + 'a "b" c,d\n' * 100)
+    monkeypatch.setattr(text_tables, "first_odd_line", lambda *_, **__: calls.append(1))
+    (tmp_path / "table.csv").write_text("src,dst\n" + 'a "b" c,d\n' * 100)
+    table = open_table(tmp_path / "table.csv")
+    for _ in range(3):
+        assert sum(len(texts) for texts, _ in table.texts([0, 1])) == 100
     assert len(calls) == 1
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gsplit.data.importers.checked import OF_LISTS, NotNumbersError, parses, printable_line
 from gsplit.data.importers.tables import text_format
@@ -30,8 +31,6 @@ from gsplit.errors import InputError
 
 MOST_BYTES = 1 << 30
 """Bytes of a row, at most."""
-QUOTES_BYTES = 1 << 20
-"""Bytes of text whose quotes are looked at at once."""
 LISTED = re.compile(r"[\[(]")
 """How a list begins, as data frames and JSON write it."""
 
@@ -58,7 +57,7 @@ class TextTable:
         self.path, self.gaps = path, gaps
         self._pyarrow = pyarrow_for_tables(path)
         self._rules = TextRules.current()
-        self._is_checked = self._has_odd_quotes = False
+        self._has_good_quotes = False
         try:
             with open_text(path) as file:
                 top = top_of(file)
@@ -111,7 +110,7 @@ class TextTable:
         names = [f"f{column}" for column in columns]
         rows = 0
         try:
-            self._check_once()
+            self._tell_of_comments()
             for text in self._whole_rows():
                 table = pa.csv.read_csv(
                     pa.BufferReader(text),
@@ -142,6 +141,8 @@ class TextTable:
                 f"{self.path}: a row at or after {self.place(rows)} is longer than {MOST_BYTES:,} bytes; shorten it, "
                 "or write the table as Parquet"
             ) from None
+        except OddQuotesError:
+            raise self._odd_quotes() from None
         except (pa.ArrowInvalid, pa.ArrowKeyError) as error:
             if rows or not self._has_no_rows():
                 raise self._explained(columns, kinds, str(error)) from None
@@ -155,19 +156,14 @@ class TextTable:
         interpreter, and where it is ending, the process is aborted (apache/arrow#34314).
         """
         with self._open_rows() as file:
-            for text in whole_rows(file, self._format, text_format.BLOCK_BYTES, are_odd=self._has_odd_quotes):
+            for text in whole_rows(file, self._format, text_format.BLOCK_BYTES, check=not self._has_good_quotes):
                 buffer = self._pyarrow.allocate_buffer(len(text))
                 memoryview(buffer).cast("B")[:] = text
                 yield buffer
+        self._has_good_quotes = True
 
-    def _check_once(self) -> None:
-        """Check that each field in quotes ends where they do, and tell of comments, when rows are first read.
-
-        Raises:
-            InputError: naming the line of the first that does not.
-        """
-        if self._is_checked:
-            return
+    def _tell_of_comments(self) -> None:
+        """Tell of comments once."""
         if self._comments:
             logger.info(
                 "%s: skipped %s lines of comments; rows begin in line %s",
@@ -175,37 +171,26 @@ class TextTable:
                 f"{self._comments:,}",
                 f"{self._skipped + 1:,}",
             )
-        if (quote := self._format.quote) is not None:
-            self._check_quotes(quote)
-            if not self._format.may_hold_line_ends:
-                self._check_line_ends(quote.encode())
-        self._is_checked = True
+        self._comments = 0
 
-    def _check_quotes(self, quote: str) -> None:
-        with self._open_rows() as file:
-            if not are_odd(iter(lambda: file.read(QUOTES_BYTES), b""), self._format.delimiter, quote):
-                return
-        self._has_odd_quotes = True
-        with io.TextIOWrapper(self._open_rows(), "utf-8", errors="replace", newline="") as text:
-            line = first_odd_line(text, self._format.of_csv)
-        if line is not None:
-            raise InputError(
-                f"{self.path}, line {self._skipped + line}: a field in quotes goes on after them, or never ends; "
-                "write a quote in quotes twice, or remove the quotes, or --quote none takes them as characters"
+    def _odd_quotes(self) -> InputError:
+        """Return what is wrong with the first field in quotes that does not end where they do, or with its line."""
+        what = (
+            "goes on after them, or never ends; write a quote in quotes twice, or remove the quotes, or --quote none "
+            "takes them as characters"
+        )
+        if (line := self._odd_line(ends=False)) is None:
+            line = self._odd_line(ends=True)
+            what = (
+                "goes on in the next line, which is read where one space, tab or comma stands between fields, and "
+                "none around lines; write it so"
             )
+        return InputError(f"{self.path}, line {line}: a field in quotes {what}")
 
-    def _check_line_ends(self, quote: bytes) -> None:
-        """Check that no field in quotes goes on in the next line, where lines are read one by one."""
-        before = self._skipped
-        with self._open_rows() as file:
-            for text in map(bytes, whole_rows(file, self._format, QUOTES_BYTES, are_odd=self._has_odd_quotes)):
-                lines = io.StringIO(text.decode(errors="replace"), newline="")
-                if quote in text and (line := first_odd_line(lines, self._format.of_csv, ends=True)):
-                    raise InputError(
-                        f"{self.path}, line {before + line}: a field in quotes goes on in the next line, which is "
-                        "read where one space, tab or comma stands between fields, and none around lines; write it so"
-                    )
-                before += text.count(LINE_END)
+    def _odd_line(self, *, ends: bool) -> int | None:
+        with io.TextIOWrapper(self._open_rows(), "utf-8", errors="replace", newline="") as text:
+            line = first_odd_line(text, self._format.of_csv, ends=ends)
+        return None if line is None else self._skipped + line
 
     def _has_no_rows(self) -> bool:
         with self._open_rows() as file:
@@ -297,82 +282,81 @@ class RowTooLongError(ValueError):
     """A row is longer than what is parsed at once."""
 
 
-def whole_rows(file: IO[bytes], form: TextFormat, at_once: int, *, are_odd: bool) -> Iterator[memoryview]:
+class OddQuotesError(ValueError):
+    """A field goes on after its quotes, or in the next line where none may."""
+
+
+def whole_rows(file: IO[bytes], form: TextFormat, at_once: int, *, check: bool = True) -> Iterator[memoryview]:
     """Read text in pieces of whole rows.
 
     Args:
         file: at the beginning of a row.
         form: its format.
         at_once: bytes read at a time; more for a longer row.
-        are_odd: whether quotes stand inside fields that are in none.
+        check: whether fields in quotes have to end where they do.
 
     Raises:
         RowTooLongError: for a row of over ``MOST_BYTES``.
+        OddQuotesError: before a piece with a field that has to and does not.
     """
     rest = b""
-    while block := file.read(max(at_once, min(len(rest), MOST_BYTES + 1 - len(rest)))):
-        text = rest + block
-        end = end_of_rows(text, form, are_odd=are_odd)
+    while text := rest + (block := file.read(max(at_once, min(len(rest), MOST_BYTES + 1 - len(rest))))):
+        end = end_of_rows(text, form, is_last=not block, check=check)
         if end:
             yield memoryview(text)[:end]
         elif len(text) > MOST_BYTES:
             raise RowTooLongError
         rest = text[end:]
-    if rest:
-        yield memoryview(rest)
 
 
-def end_of_rows(text: bytes, form: TextFormat, *, are_odd: bool) -> int:
-    """Return where the last whole row of a text ends that begins with a row, 0 where none does."""
-    quote = (form.quote or "").encode()
-    if not form.may_hold_line_ends or quote not in text:
-        return text.rfind(LINE_END) + 1
-    if are_odd:  # quotes count where they begin a field
-        begin = rb"(?:(?<=[\r\n])|(?<=%b)|\A)" % re.escape(form.delimiter.encode())
-        quoted = re.compile(begin + rb"%b[^%b]*(?:%b%b[^%b]*)*(?:%b|\Z)" % ((quote,) * 6))
-        return quoted.sub(lambda found: b" " * len(found[0]), text).rfind(LINE_END) + 1
-    end, is_inside = len(text), text.count(quote) % 2
-    while (at := text.rfind(LINE_END, 0, end)) >= 0:
-        is_inside ^= text.count(quote, at, end) % 2
-        if not is_inside:
-            return at + 1
-        end = at
-    return 0
-
-
-def are_odd(blocks: Iterable[bytes], delimiter: str, quote: str = '"') -> bool:
-    """Return whether a quote is neither at an end of its field nor beside another.
+def end_of_rows(text: bytes, form: TextFormat, *, is_last: bool, check: bool) -> int:
+    """Return where the last whole row of a text ends that begins with a row, 0 where none does.
 
     Args:
-        blocks: of a text, from the beginning of a row on.
-        delimiter: between fields.
-        quote: around fields.
+        text: as it stands in the file.
+        form: its format.
+        is_last: whether the file ends with it.
+        check: as of :func:`whole_rows`.
+
+    Raises:
+        OddQuotesError: as there.
     """
-    mark = ord(quote)
+    end, quote = len(text) if is_last else text.rfind(LINE_END) + 1, (form.quote or "").encode()
+    if not quote or quote not in text:
+        return end
+    if form.may_hold_line_ends:
+        at = np.flatnonzero(np.frombuffer(text, np.uint8) == ord(quote))
+        end = len(text) if is_last else _end_outside(text, at)
+        if end and _are_regular(np.frombuffer(text, np.uint8)[:end], at[at < end], form):
+            return end
+        begin = rb"(?:(?<=[\r\n])|(?<=%b)|\A)" % re.escape(form.delimiter.encode())  # where a field does
+        quoted = re.compile(begin + rb"%b[^%b]*(?:%b%b[^%b]*)*(?:%b|\Z)" % ((quote,) * 6))
+        outside = quoted.sub(lambda found: b" " * len(found[0]), text)
+        end = len(text) if is_last else outside.rfind(LINE_END) + 1
+    if check and end:
+        lines = io.StringIO(text[:end].decode(errors="replace"), newline="")
+        if first_odd_line(lines, form.of_csv, ends=not form.may_hold_line_ends):
+            raise OddQuotesError
+    return end
+
+
+def _end_outside(text: bytes, at: NDArray[np.int64]) -> int:
+    """Where the last line ends that does not end in quotes, of which each other one opens, from the first on."""
+    end = int(at[-1]) if len(at) % 2 else len(text)
+    for closes in range(len(at) // 2 * 2 - 1, 0, -2):
+        if (found := text.rfind(LINE_END, at[closes], end)) >= 0:
+            return found + 1
+        end = at[closes - 1]
+    return text.rfind(LINE_END, 0, end) + 1
+
+
+def _are_regular(marks: NDArray[np.uint8], at: NDArray[np.int64], form: TextFormat) -> bool:
+    """Return whether each quote of some rows is at an end of its field, or beside another; False may be wrong."""
     may_stand_beside = np.zeros(256, np.bool_)
-    may_stand_beside[list(b"\r\n" + (quote + delimiter).encode())] = True
-    last = LINE_END  # the last byte, and the one before where it is a quote
-    opens = True  # whether the next quote does
-    for block in _ended(blocks):
-        if block and mark not in block and len(last) == 1:
-            last = block[-1:]
-            continue
-        text = last + (block or LINE_END)
-        marks = np.frombuffer(text, np.uint8)
-        at = 1 + np.flatnonzero(marks[1:-1] == mark)
-        # Of every two quotes the first opens, or is the second of two in quotes; the other closes, or is the first.
-        first, second = (at[::2], at[1::2]) if opens else (at[1::2], at[::2])
-        if not (may_stand_beside[marks[first - 1]].all() and may_stand_beside[marks[second + 1]].all()):
-            return True
-        opens ^= len(at) % 2 == 1
-        last = text[-2:] if text[-1] == mark else text[-1:]
-    return not opens
-
-
-def _ended(blocks: Iterable[bytes]) -> Iterable[bytes]:
-    """Blocks that are not empty, and an empty one."""
-    yield from filter(None, blocks)
-    yield b""
+    may_stand_beside[list(f"\r\n{form.quote}{form.delimiter}".encode())] = True
+    # Of every two quotes the first opens, or is the second of two in quotes; the other closes, or is the first.
+    beside = np.concatenate([at[::2] - 1, at[1::2] + 1])
+    return len(at) % 2 == 0 and bool(may_stand_beside[marks.take(beside, mode="wrap")].all())
 
 
 def first_odd_line(lines: Iterable[str], form: Mapping[str, Any], *, ends: bool = False) -> int | None:
