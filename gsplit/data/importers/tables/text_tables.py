@@ -325,9 +325,7 @@ def end_of_rows(text: bytes, form: TextFormat, *, is_last: bool, check: bool) ->
     if not quote or quote not in text:
         return end
     if form.may_hold_line_ends:
-        at = np.flatnonzero(np.frombuffer(text, np.uint8) == ord(quote))
-        end = len(text) if is_last else _end_outside(text, at)
-        if end and _are_regular(np.frombuffer(text, np.uint8)[:end], at[at < end], form):
+        if end and _are_regular(np.frombuffer(text, np.uint8)[:end], ord(quote), ord(form.delimiter)):
             return end
         begin = rb"(?:(?<=[\r\n])|(?<=%b)|\A)" % re.escape(form.delimiter.encode())  # where a field does
         quoted = re.compile(begin + rb"%b[^%b]*(?:%b%b[^%b]*)*(?:%b|\Z)" % ((quote,) * 6))
@@ -340,20 +338,11 @@ def end_of_rows(text: bytes, form: TextFormat, *, is_last: bool, check: bool) ->
     return end
 
 
-def _end_outside(text: bytes, at: NDArray[np.int64]) -> int:
-    """Where the last line ends that does not end in quotes, of which each other one opens, from the first on."""
-    end = int(at[-1]) if len(at) % 2 else len(text)
-    for closes in range(len(at) // 2 * 2 - 1, 0, -2):
-        if (found := text.rfind(LINE_END, at[closes], end)) >= 0:
-            return found + 1
-        end = at[closes - 1]
-    return text.rfind(LINE_END, 0, end) + 1
-
-
-def _are_regular(marks: NDArray[np.uint8], at: NDArray[np.int64], form: TextFormat) -> bool:
+def _are_regular(marks: NDArray[np.uint8], quote: int, delimiter: int) -> bool:
     """Return whether each quote of some rows is at an end of its field, or beside another; False may be wrong."""
+    at = np.flatnonzero(marks == quote)
     may_stand_beside = np.zeros(256, np.bool_)
-    may_stand_beside[list(f"\r\n{form.quote}{form.delimiter}".encode())] = True
+    may_stand_beside[[*b"\r\n", quote, delimiter]] = True
     # Of every two quotes the first opens, or is the second of two in quotes; the other closes, or is the first.
     beside = np.concatenate([at[::2] - 1, at[1::2] + 1])
     return len(at) % 2 == 0 and bool(may_stand_beside[marks.take(beside, mode="wrap")].all())
