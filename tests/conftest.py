@@ -13,6 +13,7 @@ import tempfile
 from collections import defaultdict
 from pathlib import Path
 
+import hypothesis
 import pytest
 import torch
 from support import workers
@@ -40,6 +41,8 @@ def pytest_configure():
     collect_seldom()
     wait_for_no_disk()
     keep_prices()
+    hypothesis.settings.register_profile("without clocks", deadline=None)  # a busy machine is no fault of the code
+    hypothesis.settings.load_profile("without clocks")
     if accelerator.find("auto")[0] in (accelerator.HOST, "sim"):  # a driver of GPUs is of no use once it is forked
         spawn_by_forking()
     # As each trainer does. Where tests take all cores, threads that wait for each other take most of the time.

@@ -145,7 +145,7 @@ def test_repeated_edges_get_as_many_reverses(build, case):
     assert rows_of(bare) == [[(u, None) for u, _ in row] for row in rows]
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=30), st.sampled_from(["drop", "keep"]))
 def test_with_undirected_each_direction_comes_as_often_as_the_more_frequent_one(tmp_path_factory, edges, duplicates):
     source, options = source_of(edges, 4), BuildOptions(undirected=True, duplicates=duplicates)

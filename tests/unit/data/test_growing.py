@@ -89,7 +89,7 @@ def histories(draw, names: bool):
 
 
 @pytest.mark.parametrize("names", [False, True])
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.data(), st.booleans(), st.sampled_from(("drop", "keep")))
 def test_three_steps_are_the_same_as_one(tmp_path_factory, names, data, weighted, duplicates):
     folder, steps = tmp_path_factory.mktemp("steps"), data.draw(histories(names))

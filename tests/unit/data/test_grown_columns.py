@@ -78,7 +78,7 @@ def imported(folder, name, source, tables, kinds, **options):
     return gsplit.import_graph(source, folder / name, features=paths, **options)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(histories(), st.sampled_from(("zero", "mean")), st.booleans())
 def test_three_steps_make_the_features_that_one_makes(history, missing, standardize):
     """Statistics are those of the training vertices, which all are in the first step."""

@@ -103,7 +103,7 @@ def expected(order, found, kinds, missing, standardize, training):
     return pd.concat(columns, axis=1).to_numpy()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(tables())
 def test_joins_are_those_of_pandas(drawn):
     named, ids, found, kinds, missing, standardize, training = drawn

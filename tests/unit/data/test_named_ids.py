@@ -40,7 +40,7 @@ def numbered(texts) -> dict[str, int]:
     return {text: at for at, text in enumerate(dict.fromkeys(texts))}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.lists(st.one_of(TEXT, st.integers(0, 3000).map(str)), max_size=90), max_size=6), st.lists(TEXT))
 def test_the_map_is_a_dictionary(tmp_path_factory, chunks, others):
     ids = NamedIds(tmp_path_factory.mktemp("ids"), ["id"])
@@ -61,7 +61,7 @@ def test_the_map_grows_and_a_slice_of_a_column_is_read_where_it_lies(tmp_path):
     assert ids.find([whole.slice(99_990)]).tolist() == [known[text] for text in texts[99_990:]]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.tuples(NAMES, NAMES), min_size=1, max_size=30), st.sampled_from(["csv", "parquet"]))
 @example([("0", "\x1e\x19")], "csv")
 def test_any_ids_give_the_graph_of_their_numbers_and_come_back(tmp_path_factory, edges, suffix):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gsplit.data.importers import load_source
@@ -187,7 +187,6 @@ def packed(tmp_path_factory):
     return path, path.read_bytes()
 
 
-@settings(deadline=None)
 @given(data=st.data(), mask=st.integers(0, 255))
 def test_damage_of_any_byte_is_an_input_error_or_harmless(packed, data, mask):
     path, content = packed

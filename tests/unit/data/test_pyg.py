@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 import torch_geometric.data as pyg_data
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from support.stores import build, edges_of
 
@@ -259,7 +259,6 @@ def saved(tmp_path_factory):
     return path, path.read_bytes()
 
 
-@settings(deadline=None)
 @example(at=130, mask=120)  # a line end in the name of a class
 @given(at=st.integers(0, 1 << 16), mask=st.integers(0, 255))
 def test_damage_of_any_byte_is_an_input_error_or_harmless(saved, at, mask):

@@ -94,7 +94,7 @@ COMMAS = TextFormat(delimiter=",", quote='"')
 FIELDS = st.text(st.sampled_from('ab",\n'), max_size=6)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(text=st.text(st.sampled_from('ab",\n'), max_size=30), size=st.integers(1, 9))
 @example(text='a,"b"\n', size=1)
 @example(text='"a""b"', size=4)
@@ -113,7 +113,7 @@ def test_pieces_hold_whole_rows_and_are_refused_as_a_strict_reader_does(text, si
     assert [bytes(piece).decode() for piece in unchecked] == found
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(rows=st.lists(st.lists(FIELDS, min_size=2, max_size=2), max_size=5))
 def test_what_a_writer_writes_needs_no_strict_reader(rows):
     written = io.StringIO()

@@ -51,7 +51,7 @@ def counted(host, hits, peers, others):
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     dtype=st.sampled_from(STORAGE),
     compute=st.sampled_from([torch.float32, torch.float64]),
@@ -79,7 +79,7 @@ def test_prefixes_give_the_host_s_rows_and_count(dtype, compute, width, holders,
             assert counters == counted(host, hits, peers, count - hits - peers)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     dtype=st.sampled_from(STORAGE),
     width=st.sampled_from([1, 7, 129]),

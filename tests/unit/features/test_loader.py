@@ -14,7 +14,7 @@ from gsplit._core import gather_rows
 from gsplit.features import FeatureLoader, HostRows, LoadCounters, gather
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     dtype=st.sampled_from([np.float32, np.float16, np.float64]),
     width=st.sampled_from([1, 3, 64, 1000]),
@@ -35,7 +35,7 @@ def test_gather_refuses_rows_that_are_not_there():
             gather(rows, np.array([0, bad]), threads=2)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(width=st.sampled_from([1, 3, 64, 1000]), count=st.integers(0, 3000), threads=st.integers(1, 5))
 def test_rows_are_put_where_they_belong_and_others_stay(width, count, threads):
     random = np.random.default_rng(count)

@@ -148,7 +148,7 @@ def test_a_dry_run_says_what_it_would_do(grown, tmp_path, capsys):
     says(capsys.readouterr().out, "4 parts, keep")
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=30), st.sets(st.integers(0, 9)))
 def test_the_edges_of_chosen_vertices(pairs, chosen):
     pairs = sorted(pairs, key=lambda pair: pair[1])

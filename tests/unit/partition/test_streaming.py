@@ -88,7 +88,7 @@ def passes(draw):
     return indptr, random.integers(0, n, edges).astype(index), arrays, group, groups, slack, rule
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(passes(), st.integers(0, 14))
 def test_a_pass_equals_the_reference(drawn, middle):
     indptr, indices, arrays, group, groups, slack, (everywhere, strain, seed) = drawn
@@ -132,7 +132,7 @@ def test_a_pass_equals_the_reference(drawn, middle):
     np.testing.assert_array_equal([load, target_load], graph.loads(group, groups))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.integers(1, 4), st.integers(4, 80), st.integers(0, 1000), st.booleans(), st.booleans(), st.booleans())
 def test_every_vertex_gets_a_part_within_the_limit(parts, n, seed, weighted, with_targets, started):
     graph = random_graph(n, 5, seed=seed, index_dtype=np.int64 if seed % 2 else np.int32)
@@ -153,7 +153,7 @@ def test_every_vertex_gets_a_part_within_the_limit(parts, n, seed, weighted, wit
 
 
 @given(st.integers(0, 1000), st.booleans())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_what_is_not_movable_stays(seed, as_ids):
     graph = random_graph(60, 5, seed=seed)
     random = np.random.default_rng(seed)

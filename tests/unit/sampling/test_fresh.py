@@ -26,7 +26,7 @@ OWN = 0.5
 
 
 @pytest.mark.parametrize("scaled", [False, True])
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     seed=st.integers(0, 2**63 - 1),
     parts=st.integers(1, 5),

@@ -100,7 +100,7 @@ def bounds(segments, layer, owner, receiver):
 
 
 @pytest.mark.parametrize(("memory", "threads", "by_id"), [(None, 1, False), (0, 3, True)])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     seed=st.integers(0, 2**31),
     parts=st.integers(1, 5),

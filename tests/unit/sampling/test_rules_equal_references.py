@@ -29,7 +29,7 @@ def assert_as_by(reference, rule, flags, sizes, layout, targets, key, how):
 
 
 @pytest.mark.parametrize(("memory", "threads"), HOWS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     seed=st.integers(0, 2**63 - 1),
     parts=st.integers(1, 5),
@@ -48,7 +48,7 @@ def test_ladies(memory, threads, seed, parts, sizes, importance, draw, wide, wei
 
 
 @pytest.mark.parametrize(("memory", "threads"), HOWS[:2])
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     seed=st.integers(0, 2**63 - 1),
     parts=st.integers(1, 5),
@@ -65,7 +65,7 @@ def test_fastgcn(memory, threads, seed, parts, sizes, importance, wide, weighted
 
 
 @pytest.mark.parametrize("unbiased", [False, True])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     seed=st.integers(0, 2**63 - 1),
     parts=st.integers(1, 5),
@@ -89,7 +89,7 @@ def test_subgraphs(unbiased, seed, parts, layers, size, wide, data):
         assert len({(layer.indptr_at, layer.indices_at, layer.edge_ids_at, layer.scales_at) for layer in header}) <= 1
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(n=st.integers(0, 3000), pieces=st.integers(1, 40), seed=st.integers(0, 2**63 - 1), epoch=st.integers(0, 5))
 def test_sets_are_runs_of_the_shuffle(n, pieces, seed, epoch):
     ids = np.random.default_rng(seed).permutation(n)

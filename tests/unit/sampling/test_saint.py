@@ -20,7 +20,7 @@ from gsplit.sampling.masses import source_masses, uniform_below
 UNLUCKY = 1e-4
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     seed=st.integers(0, 2**63 - 1),
     parts=st.integers(1, 5),

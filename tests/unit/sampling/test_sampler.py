@@ -38,7 +38,7 @@ def splits_of(graph, offsets, targets, fan_outs, *, global_ids=None, edge_ids=Fa
 @pytest.mark.parametrize(
     ("memory", "threads", "by_id"), [(None, 1, False), (0, 1, True), (None, 2, True), (0, 3, False)]
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     seed=st.integers(0, 2**64 - 1),
     parts=st.integers(1, 5),
