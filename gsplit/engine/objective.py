@@ -222,10 +222,14 @@ def weight_of(objective: Objective, labels: Tensor, target_weights: Tensor | Non
     return None if weights is None else weights.sum()
 
 
-def whole_weight(objective: Objective, graph: GraphArrays, device: torch.device) -> Tensor:
-    """Return what all training vertices weigh together, where their number is what estimates are divided by."""
+def whole_weight(objective: Objective, graph: GraphArrays, device: torch.device, dtype: torch.dtype) -> Tensor:
+    """Return what all training vertices weigh together, where their number is what estimates are divided by.
+
+    Trainers add up shares of it, so it is in ``dtype``, that of the model, or in a wider one where that is short.
+    """
     weight = weight_of(objective, torch.from_numpy(graph.labels[graph.train_idx]).to(device))
-    return torch.tensor(float(len(graph.train_idx)), device=device) if weight is None else weight
+    weight = torch.tensor(len(graph.train_idx), device=device) if weight is None else weight
+    return weight.to(torch.promote_types(dtype, torch.float32))
 
 
 def check_logits(logits: Tensor, num_targets: int, num_classes: int) -> None:

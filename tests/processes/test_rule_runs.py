@@ -62,6 +62,17 @@ def test_runs_are_bit_equal_with_samplers_and_without(layouts, tmp_path, in_pool
     assert trained(path, tmp_path / "2", rule, **changes) == without
 
 
+@pytest.mark.parametrize("weights", [None, "balanced"])
+def test_thirds_of_what_losses_are_divided_by_are_added_up_in_the_type_of_the_model(tmp_path, in_pool, weights):
+    layout, losses = lay_out(random_graph(200), tmp_path, parts=3), []
+    assert len(layout.graph.train_idx) % 3
+    flags = {"samplers": 0, "dropout": 0.0, "dtype": "float64", "class_weights": weights}
+    with in_pool():
+        for gpus in (1, 3):
+            losses.append(trained(layout.path, tmp_path / f"{gpus}", "saint", gpus=gpus, **flags)["losses"])
+    assert losses[1] == pytest.approx(losses[0], rel=1e-12)
+
+
 def test_weights_make_masses_and_travel_by_edge_ids(weighted_layouts, layouts, tmp_path, in_pool):
     changes = {"model": "gcn", "samplers": 0}
     with in_pool():

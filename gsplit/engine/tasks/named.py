@@ -27,6 +27,5 @@ def task_of(run: Run, graph: GraphArrays, device: torch.device) -> VertexTask | 
         return link_task(run.config, own, device)
     assert not isinstance(own, OwnPairLoss)
     objective = objective_for(run.config, graph, device, run.dtype, own)
-    return VertexTask(
-        objective=objective, num_classes=graph.num_classes, whole_weight=whole_weight(objective, graph, device)
-    )
+    weight = whole_weight(objective, graph, device, run.dtype)
+    return VertexTask(objective=objective, num_classes=graph.num_classes, whole_weight=weight)
