@@ -35,8 +35,9 @@ from gsplit.engine.whole.private_memory import (
     rows_of_chunk,
     sends_covers,
     stays_bytes,
+    turned_bytes,
 )
-from gsplit.engine.whole.recomputed_on_devices import is_exact, recomputed_step_bytes
+from gsplit.engine.whole.recomputed_on_devices import TURNING_BYTES, is_exact, recomputed_step_bytes
 from gsplit.engine.whole.work import Work
 from gsplit.full import COLUMNS, FEATURES, ROWS, GridPlan
 
@@ -44,8 +45,6 @@ ON_DEVICES = 1.05
 """What is left for small tensors, over what is counted of a step."""
 MOST_OVER = 1.35
 """The price of a plan on a device over what it takes, at most, by tests."""
-TURNING_BYTES = 30
-"""Bytes of an edge while a block is turned round: sorted sources, their places and rows, and what a sort has."""
 SCORES = 6
 """Numbers an edge and head that attention has at once, beside its shares: of scores and their gradients."""
 BAG_BYTES = 4
@@ -118,13 +117,12 @@ def plan_step_bytes(plan: GridPlan, work: Work, rank: int) -> int:
 
     Where rows are exchanged blocks are turned round in the first step, those of the last layer first.
     """
-    kept = most = not_turned = 0
+    kept = most = 0
     for number in range(1, work.layers + 1):
         layer = Layer.of(plan, work, rank, number)
         most = max(most, kept + layer.sums(), kept + layer.gradients())
         if (exchanges(plan, work) or work.heads) and not layer.is_free:
-            not_turned += edges_of_layer(plan, work, rank, number)[2]
-            most = max(most, kept + layer.turns() - not_turned)
+            most = max(most, kept + layer.turns() - turned_bytes(plan, work, rank, number))
         most = max(most, kept + layer.keeps() + layer.activates())
         kept += layer.leaves() if work.recomputes and number < work.layers else layer.keeps()
     return most
@@ -247,6 +245,8 @@ class Layer:
         rows, skipping = before + self.received, before * self.wide * work.skips
         if work.heads:
             waiting, of_edges = self.keeps() // work.itemsize + after * summed, self._of_edges()
+            if work.recomputes and not self.is_last:  # what stands behind attention has gone back
+                waiting -= after * self.out * (1 + work.by_norms)
             words = self.fresh + rows * summed + 2 * before * self.wide
             if exchanges(self.plan, work):
                 beside = (2 * after * work.loops + self.received + self.sent + before) * summed

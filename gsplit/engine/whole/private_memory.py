@@ -108,6 +108,15 @@ def edges_of_layer(plan: GridPlan, work: Work, rank: int, layer: int) -> tuple[t
     return name, there, back
 
 
+def turned_bytes(plan: GridPlan, work: Work, rank: int, layers: int) -> int:
+    """Bytes of A' of the layers 1 .. ``layers``, of those that have one together once."""
+    found: dict[tuple[bytes, bytes, bool], int] = {}
+    for layer in range(1, layers + 1):
+        name, _, back = edges_of_layer(plan, work, rank, layer)
+        found[name] = back
+    return sum(found.values())
+
+
 def block_of(plan: GridPlan, work: Work, rank: int, layer: int) -> tuple[int, int, int, int]:
     """Edges forward and backward, rows and sources of what a trainer multiplies in a layer."""
     edges, sizes = work.by_owner[layer - 1], work.sizes

@@ -8,6 +8,7 @@ The walk of :mod:`gsplit.engine.whole.recomputed_memory`, with what PyTorch's op
 | activation, forward | rows, what is left of them, and two bytes a value, of which two bits are kept |
 | activation, backward | the gradient that comes, and the one that goes, and three bytes a value |
 | edges | what is sorted while edges from own rows are told from others, where rows are exchanged |
+| turning | in the first step, but of sums on grids: what a sort has, when layers below have no edges turned round |
 
 Legend: A rows of the level of a layer, B of the one below, in numbers.
 """
@@ -16,11 +17,13 @@ from __future__ import annotations
 
 from typing_extensions import override
 
-from gsplit.engine.whole.private_memory import attended, block_of, exchanged, exchanges, sends_covers
+from gsplit.engine.whole.private_memory import attended, block_of, exchanged, exchanges, sends_covers, turned_bytes
 from gsplit.engine.whole.recomputed_memory import OfLayer
 from gsplit.engine.whole.work import Work
 from gsplit.full import COLUMNS, FEATURES, ROWS, GridPlan
 
+TURNING_BYTES = 30
+"""Bytes of an edge while a block is turned round: sorted sources, their places and rows, and what a sort has."""
 BAG_BYTES = 4
 """Bytes an edge of the row that it is summed into."""
 SPLIT_BYTES = 18
@@ -49,6 +52,8 @@ def recomputed_step_bytes(plan: GridPlan, work: Work, rank: int) -> int:
     for number in range(1, work.layers + 1):
         layer = (_Attending if work.heads else _Numbers)(plan, work, rank, number)
         most = max(most, kept + layer.most())
+        if exchanges(plan, work) or work.heads:
+            most = max(most, kept + layer.turns())
         kept += layer.after + layer.marks
     beside = 4 * int(work.sizes[rank, -1]) * work.widths[-1]
     return int((SMALL * most + beside) * work.itemsize)
@@ -82,6 +87,14 @@ class _Numbers(OfLayer):
         again = after + self._forward()
         backward = self._backward() + self.sums + own - self.before
         return max(self._forward(), products, activates, back, again, after + self.sums, backward, norms)
+
+    def turns(self) -> float:
+        """While its block is turned round, with gradients that wait; those of layers below are not there yet."""
+        plan, work, rank, number = self.plan, self.work, self.rank, self.number
+        if number == 1 and work.kept:
+            return 0
+        edges = TURNING_BYTES * block_of(plan, work, rank, number)[1] - turned_bytes(plan, work, rank, number)
+        return 2 * self.rows * self.summed + edges / work.itemsize
 
     def _last(self) -> float:
         """Of the last one, which keeps what it has."""
@@ -119,7 +132,8 @@ class _Numbers(OfLayer):
         copied = self.rows * (len(self.widths) > 1)
         summing = max(2 * received + copied, received + sent, sent + 2 * self.sources + copied)
         adding = self.sources + sent * (3 if work.scales else 1)
-        return self._result(self.sources) + max(summing, adding) * width + self._of_edges(BAG_BYTES)
+        factors = work.itemsize * (work.keeps_rows or work.scales)  # of a mean, or a GCN's
+        return self._result(self.sources) + max(summing, adding) * width + self._of_edges(BAG_BYTES + factors)
 
     def _chain(self, *, forward: bool) -> float:
         """Of a chain of moves on a grid, a slice of columns after another."""
@@ -161,6 +175,10 @@ class _Attending(_Numbers):
         last = self.number == work.layers
         at_work = max(self._again(), self._back(of_edges))
         return rows + of_edges + max(at_work, 0 if last else max(ends, norms)) + (self.before if last else 0)
+
+    @override
+    def turns(self) -> float:
+        return super().turns() + sum(attended(self.plan, self.work, self.rank, self.number))
 
     @property
     def _of_head(self) -> float:
