@@ -2,9 +2,11 @@
 
 ``Popen([sys.executable, "-m", "gsplit.train", ...])`` is subprocess's, with the same words, environment, folder,
 files and parent. What such a process spawns by multiprocessing is forked, too, from a twin that was forked before
-anything ran: as where each process is started anew, none has what its parent has done to itself. Common to all is
-what a start makes at random (the seed of Python's hashes), and what is looked up as PyTorch is imported. Tests of
-starting start Python itself, and so do all where GSPLIT_TEST_STARTS is set, as ``make test-all`` does.
+anything ran: as where each process is started anew, none has what its parent has done to itself. So are the programs
+that GSplit gives Python as a text: samplers, suppliers and partitioning, which would import no PyTorch and have it
+here. Common to all is what a start makes at random (the seed of Python's hashes), and what is looked up as PyTorch is
+imported. Tests of starting start Python itself, and so do all where GSPLIT_TEST_STARTS is set, as ``make test-all``
+does.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import atexit
 import contextlib
 import ctypes
 import fcntl
+import functools
 import importlib
 import inspect
 import os
@@ -24,7 +27,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from multiprocessing import process, util
@@ -40,8 +43,11 @@ IMPORTED = (
     "gsplit.train.api",
     "gsplit.predict.api",
     "gsplit.launch.placed",
+    "gsplit.partition.interface.api",
     "torch.distributed.run",
 )
+PROGRAMS = ("gsplit.supply.sampler_process", "gsplit.supply.supplier", "gsplit.partition.interface.api")
+"""What GSplit imports in the programs that it gives Python as a text."""
 OURS = ("gsplit", "experiments", "torch.distributed.run")
 OF_TORCHRUN = "torch.distributed.elastic.multiprocessing.subprocess_handler.subprocess_handler"
 """What starts its trainers."""
@@ -174,25 +180,41 @@ class Popen(subprocess.Popen):
 
     def _execute_child(self, *arguments, **named):
         anew: Any = super()
-        given = inspect.signature(anew._execute_child).bind(*arguments, **named).arguments
-        words = [os.fspath(word) for word in given["args"] if word != UNBUFFERED]
-        if not _is_ours(words) or (born := nursery()) is None:
-            return anew._execute_child(*arguments, **named)
-        theirs = enumerate((given["p2cread"], given["c2pwrite"], given["errwrite"]))
-        self.pid = born.fork(
-            words,
-            {number: number if file == -1 else file for number, file in theirs},
-            environment=given["env"],
-            folder=given["cwd"],
-            session=given["start_new_session"],
-        )
-        self._child_created = True
-        ends = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
-        anew._close_pipe_fds(*(given[end] for end in ends))
+        _execute(self, anew._execute_child, _is_ours, arguments, named)
+
+
+def _execute(
+    popen: Any, anew: Callable[..., None], is_ours: Callable[[list[str]], bool], arguments: tuple, named: dict
+) -> None:
+    """Do as subprocess.Popen does to start a process, ``anew``; one that is ours is forked."""
+    given = inspect.signature(anew).bind(*arguments, **named).arguments
+    words = given["args"] if isinstance(given["args"], (list, tuple)) else [given["args"]]
+    words = [os.fsdecode(word) for word in words if word != UNBUFFERED]
+    if not is_ours(words) or (born := nursery()) is None:
+        return anew(*arguments, **named)
+    theirs = enumerate((given["p2cread"], given["c2pwrite"], given["errwrite"]))
+    popen.pid = born.fork(
+        words,
+        {number: number if file == -1 else file for number, file in theirs}
+        | {file: file for file in given["pass_fds"]},
+        environment=given["env"],
+        folder=given["cwd"],
+        session=given["start_new_session"],
+    )
+    popen._child_created = True
+    ends = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
+    popen._close_pipe_fds(*(given[end] for end in ends))
 
 
 def spawn_by_forking() -> None:
-    """Let multiprocessing fork what it spawns."""
+    """Let multiprocessing fork what it spawns, and GSplit its programs."""
+    anew = vars(subprocess.Popen)["_execute_child"]
+
+    @functools.wraps(anew)
+    def executed(self, *arguments, **named):
+        _execute(self, anew.__get__(self), _is_program, arguments, named)
+
+    setattr(subprocess.Popen, "_execute_child", executed)  # noqa: B010
     started = util.spawnv_passfds
 
     def spawned(path, words, files):
@@ -220,6 +242,11 @@ def _is_ours(words: list[str]) -> bool:
     if words[1] == "-m":
         return f"{words[2]}.".startswith(tuple(f"{name}." for name in OURS))
     return not words[1].startswith("-")
+
+
+def _is_program(words: list[str]) -> bool:
+    """Whether this is Python with a program of GSplit's."""
+    return words[:2] == [sys.executable, "-c"] and any(f"from {name} import" in words[2] for name in PROGRAMS)
 
 
 def _serve(line: socket.socket, owner: int) -> None:
@@ -277,6 +304,10 @@ def _live(request: Request, files: list[int]) -> None:
         return
     global _nursery
     _nursery = Nursery.twin()
+    if first == "-c":
+        sys.argv = ["-c", *others[1:]]
+        exec(others[0], {})
+        return
     sys.argv = ["-m", *others[1:]] if first == "-m" else [first, *others]
     starting.watch("gsplit")  # as its import would
     if first == "-m":
@@ -310,7 +341,7 @@ def _take(request: Request, files: list[int]) -> None:
     tempfile.tempdir = None
     given = [folder for folder in request.environment.get("PYTHONPATH", "").split(os.pathsep) if folder]
     sys.path[:] = [*given, *(folder for folder in sys.path if folder not in (HERE, ""))]
-    if request.environment.get(AUTOLOAD) != "0":
+    if request.environment.get(AUTOLOAD) != "0" and not _is_program(request.words):
         for backend in metadata.entry_points(group="torch.backends"):  # as PyTorch's import does
             backend.load()()
     _show(request.words)

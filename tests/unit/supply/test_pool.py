@@ -14,6 +14,7 @@ from unittest import mock
 import psutil
 import pytest
 from support.cgroups import give_memory
+from support.forked import STARTS
 from support.messages import line_with, says
 from support.rules import FirstNeighbours
 from support.samplers import BATCH_SIZE, SEED, all_segments, attend, micro_batches_of, pool_of, segments_sampled_here
@@ -230,7 +231,8 @@ def test_a_mini_batch_that_does_not_fit_enlarges_its_slot_with_a_warning(layouts
     says(caplog.text, "64 B, slot")
 
 
-def test_samplers_import_no_torch_and_end_with_the_pool(layouts):
+def test_samplers_import_no_torch_and_end_with_the_pool(layouts, monkeypatch):
+    monkeypatch.setenv(STARTS, "1")
     layout = layouts(2)
     arrived = []
     with pool_of(layout, arrived.extend) as pool:
