@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import functools
 import gc
@@ -76,7 +77,7 @@ def _begin():
 
 def pytest_unconfigure():
     remove_prices()
-    gc.unfreeze()  # or what the core has made counts as leaked at the end
+    atexit.register(gc.unfreeze)  # or what the core has made counts as leaked; before, pytest collects five times
 
 
 LONGEST = (
