@@ -84,7 +84,7 @@ SOURCES = [
     ("arrays", folder(src=np.array([0])), "arrays has no edges: .*it has src.npy"),
     ("arrays", folder(indptr=np.array([0, 1]), indices=np.array([1])), "edge 0: 1 -> 0 names a vertex outside"),
     ("arrays", folder(edge_index=np.array([[0], [3]]), x=np.ones((3, 1))), "edge 0: 0 -> 3 names a vertex outside"),
-    ("arrays", folder(edge_index=np.array([[0], [1]]), x=np.ones((3, 1)), y=np.ones(2)), "labels must be numbers of"),
+    ("arrays", folder(edge_index=np.array([[0], [1]]), x=np.ones((3, 1)), y=np.ones(2)), "y.npy must be numbers of"),
     ("arrays", folder(edge_index=np.array([[0], [1]]), x=b""), "x.npy is not a readable .npy file"),
     ("graph.mtx", "", "graph.mtx is not a readable Matrix Market file"),
     ("graph.mtx", MTX + "2 2 1\n1 3\n", "graph.mtx is not a readable Matrix Market file: Line 3"),

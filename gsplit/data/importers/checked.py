@@ -20,6 +20,10 @@ OF_LISTS = (
 """Advice in messages about a column of lists of numbers."""
 
 
+UNKNOWN = np.iinfo(np.int64).max
+"""Bound of ids before the number of vertices is known."""
+
+
 class NotNumbersError(InputError):
     """A value of a table that was read as a number, or as a time, is none."""
 
@@ -36,12 +40,25 @@ def as_ids(values: NDArray[Any], what: str) -> NDArray[Any]:
     return values if values.dtype.kind == "i" else values.astype(np.int64)
 
 
-def as_weights(values: NDArray[Any], count: int, what: str) -> NDArray[Any]:
-    """Weights [E], also from [E, 1].
+def as_edge_index(values: NDArray[Any], what: str) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Sources and destinations [E] of an edge index [2, E].
 
     Raises:
         InputError: for other shapes and types.
     """
+    if values.ndim != 2 or len(values) != 2:
+        raise InputError(f"{what} must have the shape (2, E), not {values.shape}")
+    return as_ids(values[0], what), as_ids(values[1], what)
+
+
+def as_weights(values: NDArray[Any] | None, count: int, what: str) -> NDArray[Any] | None:
+    """Weights [E], also from [E, 1]; None stays None.
+
+    Raises:
+        InputError: for other shapes and types.
+    """
+    if values is None:
+        return None
     values = _flat(values)
     if values.shape != (count,) or values.dtype.kind not in "fiu":
         raise InputError(f"{what} must be {count} numbers, not {values.dtype} of shape {values.shape}")

@@ -14,13 +14,11 @@ from numpy.typing import NDArray
 
 from gsplit.config.fields import Range, checked
 from gsplit.data.importers.arrays import as_labels
-from gsplit.data.importers.checked import as_features, as_ids, as_vertex_set, as_weights
+from gsplit.data.importers.checked import UNKNOWN, as_features, as_ids, as_vertex_set, as_weights
 from gsplit.data.importers.source import NO_EDGES, EdgeChunks, GraphSource, array_edges
-from gsplit.data.links.edge_sets import Links, weights_of
+from gsplit.data.links.edge_sets import Links, links_of_files
 from gsplit.errors import InputError
 
-UNKNOWN = np.iinfo(np.int64).max
-"""Bound of ids before the number of vertices is known."""
 COUNT = Annotated[int | None, Range(1)]
 
 
@@ -58,19 +56,15 @@ def arrays_source(
         x, y, vertex_sets=vertex_sets, num_vertices=num_vertices, num_classes=num_classes, name=name, where=where
     )
     return replace(
-        vertices, edges=given_edges(source, destination, edge_weight, where), links=given_links(links or {}, where)
+        vertices, edges=given_edges(source, destination, edge_weight, where), links=_given_links(links or {}, where)
     )
 
 
 def given_edges(source: NDArray[Any], destination: NDArray[Any], edge_weight: Any, where: str) -> EdgeChunks:
     """The edges of arrays [E], with weights [E] or none."""
-    weight = given_array(edge_weight, f"{where}: edge_weight")
-    return array_edges(
-        source,
-        destination,
-        None if weight is None else as_weights(weight, len(source), f"{where}: edge_weight"),
-        place="edge {} of edge_index".format,
-    )
+    what = f"{where}: edge_weight"
+    weight = as_weights(given_array(edge_weight, what), len(source), what)
+    return array_edges(source, destination, weight, place="edge {} of edge_index".format)
 
 
 def vertices_of(
@@ -111,29 +105,14 @@ def vertices_of(
     )
 
 
-def given_links(given: dict[str, Any], where: str) -> Links | None:
-    """Links of arrays, by their arguments of :func:`gsplit.from_arrays`; None where all are None.
-
-    Raises:
-        InputError: for arrays of other types and shapes.
-    """
-    found: dict[str, NDArray[Any]] = {}
+def _given_links(given: dict[str, Any], where: str) -> Links | None:
+    """Links of arrays, by their arguments of :func:`gsplit.from_arrays`; None where all are None."""
+    arrays = {}
     for key, value in given.items():
-        if value is None:
-            continue
-        what = f"{where}: {key}"
-        if key == "train_weights":
-            weights = given_array(value, what)
-            assert weights is not None
-            found[key] = weights_of(weights, what)
-        elif key.endswith(("_candidates", "hard_negatives")):
-            rows = given_array(value, what)
-            if rows is None or rows.ndim != 2 or rows.dtype.kind not in "iu":
-                raise InputError(f"{what} must be whole numbers of shape (pairs, candidates), one row a pair")
-            found[key] = rows.astype(np.int64)
-        else:
-            found[key.removesuffix("_edges")] = np.stack(edges_of(value, what), axis=1).astype(np.int64)
-    return replace(Links.empty(), **found) if found else None
+        if value is not None:
+            what, of_rows = f"{where}: {key}", key.endswith(("_candidates", "hard_negatives", "train_weights"))
+            arrays[key] = given_array(value, what) if of_rows else np.stack(edges_of(value, what), axis=1)
+    return links_of_files(arrays, where)
 
 
 def given_array(value: Any, what: str) -> NDArray[Any] | None:

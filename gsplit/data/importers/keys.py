@@ -1,17 +1,31 @@
-"""Other names than the usual ones, under which graphs of PyG and DGL keep features, labels and vertex sets."""
+"""Names under which graphs of others keep features, labels and vertex sets, and the vertices that have these."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+import logging
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from gsplit.config.fields import Checked, flag_of
 from gsplit.data.graph import VERTEX_SETS
-from gsplit.data.importers.checked import printable_line
+from gsplit.data.importers.arrays import as_labels
+from gsplit.data.importers.checked import UNKNOWN, as_features, as_vertex_set, is_mask, printable_line
+from gsplit.data.importers.source import NO_EDGES, GraphSource
 from gsplit.errors import InputError
 
 SET_NAMES = {"train": ("train",), "valid": ("val", "valid"), "test": ("test",)}
 """Beginnings of the usual names of each vertex set, as peers call it."""
+SET_KEYS = {
+    name: tuple(f"{their}_{kind}" for kind in ("idx", "mask") for their in theirs)
+    for name, theirs in SET_NAMES.items()
+}
+"""Usual names of each vertex set: a list of ids goes before a mask, as it keeps an order."""
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,21 +64,31 @@ class Keys(Checked):
         """The first flag that was given, or None."""
         return next((flag_of(name) for name, value in vars(self).items() if value is not None), None)
 
-    def vertex_sets(self, where: str) -> dict[str, str] | None:
-        """The key of each vertex set that has one; None where the usual ones are looked for.
+    def vertex_sets(self, there: Collection[str], where: str) -> dict[str, str]:
+        """The key of each vertex set that there is.
+
+        Args:
+            there: the keys that there are.
+            where: what messages call the graph.
 
         Raises:
-            InputError: naming ``where``, for none at all, or more than there are sets.
+            InputError: for keys that were asked for and are not there, none at all, or more than there are sets.
         """
         if self.mask_key is None:
-            return None
+            usual = {name: next((key for key in each if key in there), None) for name, each in SET_KEYS.items()}
+            return {name: key for name, key in usual.items() if key is not None}
         keys = [key.strip() for key in self.mask_key.split(",")]
         if len(keys) > len(VERTEX_SETS) or not any(keys):
             raise InputError(
                 f"{where}: --mask-key takes up to {len(VERTEX_SETS)} keys, of train, valid and test, such as "
                 f"train_m,valid_m,test_m, not {self.mask_key!r}"
             )
+        for key in filter(None, keys):
+            found(there, (), key, "--mask-key", where)
         return {name: key for name, key in zip(VERTEX_SETS, keys, strict=False) if key}
+
+
+USUAL = Keys()
 
 
 def found(there: Collection[str], usual: tuple[str, ...], asked: str | None, flag: str, where: str) -> str | None:
@@ -84,3 +108,61 @@ def found(there: Collection[str], usual: tuple[str, ...], asked: str | None, fla
         has = printable_line(", ".join(sorted(there))) or "nothing"
         raise InputError(f"{where} has no {asked!r}, which {flag} names; it has {has}")
     return asked
+
+
+def vertices_of(
+    there: Collection[str],
+    read: Callable[[str], NDArray[Any]],
+    call: Callable[[str], str],
+    num_vertices: int | None,
+    *,
+    name: str,
+    where: str,
+    keys: Keys = USUAL,
+    features: tuple[str, ...] = ("x",),
+    labels: tuple[str, ...] = ("y",),
+) -> GraphSource:
+    """The vertices of a graph, or of one of its types, whose arrays have names: a graph without edges.
+
+    Args:
+        there: the names.
+        read: reads the array of a name.
+        call: what messages call it.
+        num_vertices: N; None: as many as the features, labels or masks have rows, and not known without these.
+        name: of the graph.
+        where: what messages call it.
+        keys: names that were asked for.
+        features, labels: usual names.
+
+    Raises:
+        InputError: for arrays that are missing, or do not fit each other.
+    """
+    x = found(there, features, keys.feature_key, "--feature-key", where)
+    y = found(there, labels, keys.label_key, "--label-key", where)
+    sets = keys.vertex_sets(there, where)
+    arrays = {key: read(key) for key in (x, y, *sets.values()) if key is not None}
+    if num_vertices is None:
+        with_rows = (array for key, array in arrays.items() if key in (x, y) or is_mask(key, array))
+        num_vertices = next((len(np.atleast_1d(array)) for array in with_rows), None)
+    n = UNKNOWN if num_vertices is None else num_vertices
+    features_ND = None if x is None else as_features(arrays[x], n, call(x))
+    labels_N = None if y is None else as_labels(arrays[y], n, call(y))
+    vertex_sets = {key: _vertex_set(arrays[of], n, of, call(of)) for key, of in sets.items()}
+    return GraphSource(
+        name=name,
+        edges=NO_EDGES,
+        num_vertices=num_vertices,
+        features=features_ND,
+        labels=labels_N,
+        vertex_sets={key: ids for key, ids in vertex_sets.items() if len(ids)},
+        where=where,
+        called={} if y is None else {"labels": call(y)},
+    )
+
+
+def _vertex_set(values: NDArray[Any], n: int, key: str, what: str) -> NDArray[np.int64]:
+    mask = is_mask(key, values)
+    if mask and values.ndim == 2 and values.shape[1] > 1:
+        logger.info("%s has %d columns, one a set; the first is used", what, values.shape[1])
+        values = values[:, 0]
+    return as_vertex_set(values, n, what, mask=mask)

@@ -82,7 +82,7 @@ def test_what_lies_beside_the_graph(save, untried):
     [
         ({"feat": torch.zeros(5, 2, 2)}, {}, r"ndata\['feat'\] must be numbers of shape \(5, D\)"),
         ({"label": torch.zeros(5, 2, 2)}, {}, r"ndata\['label'\] must be numbers of shape \(5,\)"),
-        ({"train_mask": Y}, {}, "train_mask must be a mask of 5 booleans"),
+        ({"train_mask": Y}, {}, r"ndata\['train_mask'\] must be a mask of 5 booleans"),
         ({}, {"test_idx": torch.tensor([5])}, r"test_idx\[0\] is 5, outside the vertices 0 \.\. 4"),
         ({}, {"num_classes": torch.tensor([1, 2])}, "num_classes must be one integer"),
     ],

@@ -78,7 +78,7 @@ def test_without_training_pairs_all_edges_are_some():
         ({"train_edges": [[1, 4], [3, 2]], "train_weights": [[1, 2]]}, ("train_weights", "(M,)", "(1, 2)")),
         ({"train_weights": [1, 2, 3, 4]}, ("train_weights", "train_edges")),
         ({"test_edges": [[0, 1, 2], [1, 2, 3], [3, 3, 3]]}, ("test_edges", "(2, E)")),
-        ({"test_edges": [[0], [2]], "test_candidates": [1, 2]}, ("test_candidates", "whole numbers")),
+        ({"test_edges": [[0], [2]], "test_candidates": [1, 2]}, ("test_candidates", "integers of shape (M, K)")),
     ],
 )
 def test_what_is_refused(given, words):

@@ -15,14 +15,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from gsplit.data.importers.arrays import as_labels
-from gsplit.data.importers.checked import as_count, as_features, as_vertex_set, as_weights, is_mask
+from gsplit.data.importers.checked import as_count, as_weights
 from gsplit.data.importers.formats.torch_files import dense_array
-from gsplit.data.importers.keys import SET_NAMES, Keys, found
-from gsplit.data.importers.source import NO_EDGES, EdgeChunks, GraphSource, TypedSource, array_edges
+from gsplit.data.importers.keys import USUAL, Keys, vertices_of
+from gsplit.data.importers.source import EdgeChunks, GraphSource, TypedSource, array_edges
 from gsplit.data.links.edge_sets import links_of_files
 from gsplit.data.schema import Relation
 from gsplit.errors import InputError
@@ -33,7 +29,7 @@ WEIGHTS = ("w", "weight", "edge_weight")
 PROBE = "import sys, dgl; dgl.load_graphs(sys.argv[1])"
 
 
-def load_dgl(path: Path, keys: Keys | None = None) -> GraphSource:
+def load_dgl(path: Path, keys: Keys = USUAL) -> GraphSource:
     """Read the graph of a file of ``dgl.save_graphs``.
 
     Raises:
@@ -47,7 +43,7 @@ def load_dgl(path: Path, keys: Keys | None = None) -> GraphSource:
     graphs, beside = dgl.load_graphs(str(path))
     if len(graphs) != 1:
         raise InputError(f"{path} holds {len(graphs)} graphs; save the one to train on alone")
-    return dgl_source(graphs[0], beside, name=path.stem, where=str(path), keys=keys or Keys())
+    return dgl_source(graphs[0], beside, name=path.stem, where=str(path), keys=keys)
 
 
 def given_dgl(graph: Any, *, name: str, where: str, keys: Keys) -> GraphSource:
@@ -102,29 +98,32 @@ def dgl_source(graph: Any, beside: dict[str, Any], *, name: str, where: str, key
 
 def _edges(graph: Any, relation: tuple[str, str, str], where: str) -> EdgeChunks:
     source, destination = (ids.cpu().numpy() for ids in graph.edges(order="eid", etype=relation))
-    weight, key = _first(graph.edges[relation].data, WEIGHTS, where)
-    return array_edges(
-        source, destination, None if weight is None else as_weights(weight, len(source), f"{where}: edata[{key!r}]")
-    )
+    frame = graph.edges[relation].data
+    key = next((key for key in WEIGHTS if key in frame), None)
+    what = f"{where}: edata[{key!r}]"
+    weight = None if key is None else dense_array(frame[key], what)
+    return array_edges(source, destination, as_weights(weight, len(source), what))
 
 
 def _vertices(frame: Any, beside: dict[str, Any], n: int, *, name: str, where: str, keys: Keys) -> GraphSource:
-    """The vertices of a frame, as a graph without edges."""
-    x_key = found(frame, FEATURES, keys.feature_key, "--feature-key", f"{where}: ndata")
-    y_key = found(frame, LABELS, keys.label_key, "--label-key", f"{where}: ndata")
-    x, x_name = _first(frame, (x_key,) if x_key else (), where)
-    y, y_name = _first(frame, (y_key,) if y_key else (), where)
-    return GraphSource(
+    """The vertices of a frame, as a graph without edges; beside it are no features and no labels."""
+    others = {key: tensor for key, tensor in beside.items() if key not in (*frame, *FEATURES, *LABELS)}
+
+    def call(key: str) -> str:
+        return f"{where}: {key}" if key in others else f"{where}: ndata[{key!r}]"
+
+    vertices = vertices_of(
+        [*frame, *others],
+        lambda key: dense_array(others[key] if key in others else frame[key], call(key)),
+        call,
+        n,
         name=name,
-        edges=NO_EDGES,
-        num_vertices=n,
-        features=None if x is None else as_features(x, n, f"{where}: ndata[{x_name!r}]"),
-        labels=None if y is None else as_labels(y, n, f"{where}: ndata[{y_name!r}]"),
-        num_classes=as_count(beside.get("num_classes"), f"{where}: num_classes"),
-        vertex_sets=_vertex_sets(frame, beside, n, where, keys),
         where=where,
-        called={} if y is None else {"labels": f"{where}: ndata[{y_name!r}]"},
+        keys=keys,
+        features=FEATURES,
+        labels=LABELS,
     )
+    return replace(vertices, num_classes=as_count(beside.get("num_classes"), f"{where}: num_classes"))
 
 
 def import_dgl() -> Any:
@@ -148,29 +147,3 @@ def _probe(path: Path) -> None:
     tried = subprocess.run([sys.executable, "-c", PROBE, str(path.absolute())], capture_output=True, check=False)
     if tried.returncode:
         raise InputError(f"{path} is damaged or not a file of dgl.save_graphs: DGL cannot read it")
-
-
-def _first(frame: Any, names: tuple[str, ...], where: str) -> tuple[NDArray[Any] | None, str]:
-    """The first of ``names`` that a frame has: its array and its name."""
-    for name in names:
-        if name in frame:
-            return dense_array(frame[name], f"{where}: {name}"), name
-    return None, ""
-
-
-def _vertex_sets(
-    vertices: Any, beside: dict[str, Any], n: int, where: str, keys: Keys
-) -> dict[str, NDArray[np.int64]]:
-    vertex_sets = {}
-    asked = keys.vertex_sets(where)
-    for name, key in (asked or {}).items():
-        found([*vertices, *beside], (), key, "--mask-key", where)
-        values, _ = _first(vertices if key in vertices else beside, (key,), where)
-        assert values is not None
-        vertex_sets[name] = as_vertex_set(values, n, f"{where}: {key}", mask=is_mask(key, values))
-    for name, theirs in SET_NAMES.items() if asked is None else ():
-        for frame, kind in ((vertices, "mask"), (beside, "idx")):  # the list replaces the mask
-            values, key = _first(frame, tuple(f"{their}_{kind}" for their in theirs), where)
-            if values is not None:
-                vertex_sets[name] = as_vertex_set(values, n, f"{where}: {key}", mask=kind == "mask")
-    return {name: ids for name, ids in vertex_sets.items() if len(ids)}

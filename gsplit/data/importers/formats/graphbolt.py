@@ -2,8 +2,12 @@
 
 Read are ``graph`` (``nodes``, ``edges`` in ``csv`` or ``numpy``), of ``feature_data`` the vertices' ``feat`` and
 ``label`` and the edges' ``weight``, of the first of ``tasks`` ``num_classes`` and the sets, which give vertex sets
-and labels, and of the task ``link_prediction`` the pairs (:mod:`gsplit.data.importers.formats.graphbolt_links`). DGL
-is not needed, nor what GraphBolt makes of the folder (``preprocessed``).
+and labels, and of the task ``link_prediction`` the pairs. DGL is not needed, nor what GraphBolt makes of the folder
+(``preprocessed``).
+
+A set of pairs has ``seeds`` (in releases before 2.2 ``node_pairs``) [M, 2]. In validation and test, ``labels`` [M]
+say which of them belong together (1) and which do not (0), and ``indexes`` [M] which are compared with each other;
+or ``negative_dsts`` [M, K] are the candidates.
 """
 
 from __future__ import annotations
@@ -15,11 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.data.importers.arrays import as_labels, read_npy
-from gsplit.data.importers.checked import as_features, as_ids, as_vertex_set, as_weights, printable_line
-from gsplit.data.importers.formats.graphbolt_links import links_of_sets
+from gsplit.data.importers.checked import as_edge_index, as_features, as_vertex_set, as_weights, printable_line
 from gsplit.data.importers.formats.number_tables import read_matrix, table_edges
 from gsplit.data.importers.formats.torch_files import dense_array, load_torch
 from gsplit.data.importers.source import EdgeChunks, GraphSource, array_edges
+from gsplit.data.links.edge_sets import Links, file_of, links_of_files
 from gsplit.errors import InputError
 
 FILE = "metadata.yaml"
@@ -27,6 +31,7 @@ FEATURES = ("feat", "x", "features")
 LABELS = ("label", "labels", "y")
 WEIGHTS = ("weight", "w", "edge_weight")
 SEEDS = ("seeds", "seed_nodes")
+PAIRS = ("seeds", "node_pairs")
 LINKS = "link_prediction"
 """Name of the task whose sets are pairs."""
 SETS = {"train": "train_set", "valid": "validation_set", "test": "test_set"}
@@ -119,7 +124,7 @@ def load_graphbolt(path: Path) -> GraphSource:
         labels=labels,
         num_classes=None if of_vertices is None else of_vertices.get("num_classes", int, default=None),
         vertex_sets=vertex_sets,
-        links=None if of_links is None else links_of_sets(_arrays_of(of_links), of_links.at("link_prediction")),
+        links=None if of_links is None else _links(of_links),
         where=str(path),
         called={} if whole is None else {"labels": str(whole.path())},
     )
@@ -154,10 +159,7 @@ def _feature(root: Node, domain: str, names: tuple[str, ...]) -> Node | None:
 def _edges(entry: Node, weight_entry: Node | None) -> EdgeChunks:
     form, path = entry.get("format", str), entry.path()
     if form == "numpy":
-        pairs = read_npy(path)
-        if pairs.ndim != 2 or len(pairs) != 2:
-            raise InputError(f"{path} must have the shape (2, E), not {pairs.shape}")
-        source, destination = (as_ids(row, str(path)) for row in pairs)
+        source, destination = as_edge_index(read_npy(path), str(path))
         weight = _weight(weight_entry, len(source))
         return array_edges(source, destination, weight, place=lambda i: f"{path.name}, column {i}")
     if form != "csv":
@@ -171,15 +173,6 @@ def _edges(entry: Node, weight_entry: Node | None) -> EdgeChunks:
 
 def _weight(entry: Node | None, count: int) -> NDArray[Any] | None:
     return None if entry is None else as_weights(entry.array(), count, str(entry.path()))
-
-
-def _arrays_of(task: Node) -> dict[str, dict[str, NDArray[Any]]]:
-    """The arrays of each set of a task, by name."""
-    return {
-        name: {entry.get("name", str): entry.array() for entry in task.only(key).items("data")}
-        for name, key in SETS.items()
-        if task.items(key)
-    }
 
 
 def _sets(task: Node, n: int) -> tuple[dict[str, NDArray[np.int64]], NDArray[Any] | None]:
@@ -206,3 +199,43 @@ def _sets(task: Node, n: int) -> tuple[dict[str, NDArray[np.int64]], NDArray[Any
             raise InputError(f"{data['labels'].path()} has labels of shape {given.shape}, unlike the sets before it")
         labels[ids] = given
     return vertex_sets, labels
+
+
+def _links(task: Node) -> Links | None:
+    """The links of the sets of a task; None where there are no pairs."""
+    where, arrays = task.at(LINKS), dict[str, NDArray[Any]]()
+    for name, key in SETS.items():
+        if not task.items(key):
+            continue
+        data = {entry.get("name", str): entry.array() for entry in task.only(key).items("data")}
+        pairs = next((data[key] for key in PAIRS if key in data), None)
+        if pairs is None:
+            raise InputError(f"{where}: the {name} set has no entry with the name seeds")
+        if "labels" in data:
+            if data["labels"].shape != pairs.shape[:1]:
+                raise InputError(
+                    f"{where}: the {name} set has {len(pairs)} pairs, but labels of shape {data['labels'].shape}"
+                )
+            positive = data["labels"] > 0
+            others = {} if name == "train" or positive.all() else _others(pairs, positive, data.get("indexes"))
+            arrays |= {f"{name}_{what}": array for what, array in others.items()}
+            pairs = pairs[positive]
+        elif "negative_dsts" in data and name != "train":
+            arrays[f"{name}_candidates"] = data["negative_dsts"]
+        arrays[file_of(name)] = pairs
+    return links_of_files(arrays, where)
+
+
+def _others(
+    pairs: NDArray[Any], positive: NDArray[np.bool_], indexes: NDArray[Any] | None
+) -> dict[str, NDArray[Any]]:
+    """Pairs that do not belong together: candidates [m, K] where each of the others has K with its source."""
+    own, other = np.flatnonzero(positive), np.flatnonzero(~positive)
+    if indexes is not None and indexes.shape == positive.shape and len(other) % max(1, len(own)) == 0:
+        order = other[np.argsort(indexes[other], kind="stable")].reshape(len(own), -1)
+        query = np.argsort(np.argsort(indexes[own], kind="stable"), kind="stable")
+        rows = order[query]
+        same_query = (indexes[rows] == indexes[own][:, None]).all()
+        if same_query and (pairs[rows, 0] == pairs[own][:, :1]).all():
+            return {"candidates": pairs[rows, 1]}
+    return {"negatives": pairs[other]}

@@ -5,8 +5,10 @@ The layout is that of OGB's own loader, which is not needed: a folder for each d
 - ``raw/edge.csv.gz``, ``num-node-list.csv.gz``, ``node-label.csv.gz``, and perhaps ``num-edge-list.csv.gz`` and
   ``node-feat.csv.gz``; or, for the largest, ``raw/data.npz`` (``edge_index`` [2, E], ``num_nodes_list``,
   ``node_feat`` [N, D]) and ``raw/node-label.npz`` (``node_label`` [N, 1], NaN where unlabelled),
-- ``split/NAME/{train,valid,test}.csv.gz``, or ``split/NAME/split_dict.pt``; for links, which have no labels,
-  ``split/NAME/{train,valid,test}.pt`` (:mod:`gsplit.data.importers.formats.ogb_links`).
+- ``split/NAME/{train,valid,test}.csv.gz``, or ``split/NAME/split_dict.pt``,
+- for links, which have no labels, ``split/NAME/{train,valid,test}.pt``, each a dictionary: ``edge`` [M, 2], and of
+  validation and test ``edge_neg`` [K, 2], which all pairs are compared with; or ``source_node`` [M], ``target_node``
+  [M], and of validation and test ``target_node_neg`` [M, K].
 
 Edges and features are read in pieces, so that memory does not have to hold them.
 """
@@ -18,16 +20,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.data.importers.arrays import as_labels
 from gsplit.data.importers.checked import printable_line
 from gsplit.data.importers.formats.number_tables import read_matrix
 from gsplit.data.importers.formats.ogb_files import edge_chunks, single, text_edges, text_rows, vertex_sets_in
-from gsplit.data.importers.formats.ogb_links import links_of_split
 from gsplit.data.importers.formats.ogb_types import load_ogb_folder
+from gsplit.data.importers.formats.torch_files import dense_array, load_torch
 from gsplit.data.importers.formats.zipped_arrays import ZippedArray, zipped_arrays
 from gsplit.data.importers.source import EDGES_AT_ONCE, EdgeChunks, GraphSource, Rows
+from gsplit.data.links.edge_sets import EDGE_SETS, Links, links_of_files
 from gsplit.errors import InputError
 
 NUMBERS_AT_ONCE = 1 << 22
@@ -91,7 +95,7 @@ def load_ogb(name: str, root: Path) -> GraphSource:
         labels=labels,
         num_classes=about.num_classes,
         vertex_sets={} if about.num_classes is None else vertex_sets_in(split, n),
-        links=links_of_split(split) if about.num_classes is None else None,
+        links=_links(split) if about.num_classes is None else None,
         where=str(folder),
         called={"labels": what},
     )
@@ -163,3 +167,29 @@ def _array(arrays: dict[str, ZippedArray], key: str, path: Path) -> ZippedArray:
     if key not in arrays:
         raise InputError(f"{path} has no array {key!r}; it has {printable_line(', '.join(sorted(arrays))) or 'none'}")
     return arrays[key]
+
+
+def _links(folder: Path) -> Links:
+    """The pairs of a split."""
+    arrays: dict[str, NDArray[Any]] = {}
+    for name in EDGE_SETS:
+        path = folder / f"{name}.pt"
+        given = load_torch(path)
+        if not isinstance(given, dict) or not ("edge" in given or {"source_node", "target_node"} <= {*given}):
+            raise InputError(f"{path} must hold a dict with edge, or with source_node and target_node")
+        arrays[f"{name}_edges"] = _pairs(given, path)
+        for key, what in (("edge_neg", "negatives"), ("target_node_neg", "candidates")):
+            if key in given and name != "train":
+                arrays[f"{name}_{what}"] = dense_array(given[key], f"{path}: {key}")
+    links = links_of_files(arrays, str(folder))
+    assert links is not None
+    return links
+
+
+def _pairs(given: dict[str, Any], path: Path) -> NDArray[Any]:
+    if "edge" in given:
+        return dense_array(given["edge"], f"{path}: edge")
+    ends = [dense_array(given[key], f"{path}: {key}") for key in ("source_node", "target_node")]
+    if ends[0].shape != ends[1].shape:
+        raise InputError(f"{path} has source_node of shape {ends[0].shape}, but target_node of {ends[1].shape}")
+    return np.stack(ends, axis=-1)

@@ -4,24 +4,27 @@ Read are ``edge_index`` [2, E] (or ``adj_t``), ``edge_weight`` [E] (or ``edge_at
 ``x``, ``y``, ``num_nodes``, ``num_classes``, ``class_names`` (texts, of the classes of ``y``), ``vertex_ids`` with
 ``vertex_id_columns`` (what the vertices are called, as ``gsplit export`` writes them), and for each vertex
 set ``train_idx`` or ``train_mask`` (``val``, ``valid``, ``test`` likewise), or what
-:class:`gsplit.data.importers.keys.Keys` names in their places; and links
-(:mod:`gsplit.data.importers.formats.pyg_links`).
+:class:`gsplit.data.importers.keys.Keys` names in their places; and links, as ``RandomLinkSplit`` makes and
+``gsplit export`` writes them.
 """
 
 from __future__ import annotations
 
 import importlib
-import logging
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from gsplit.data.importers.checked import as_edge_index
 from gsplit.data.importers.formats.pyg_attributes import pyg_source, unpacked
-from gsplit.data.importers.formats.pyg_links import links_of_data
 from gsplit.data.importers.formats.pyg_types import typed_source, typed_stores
-from gsplit.data.importers.formats.torch_files import load_torch
-from gsplit.data.importers.keys import Keys
+from gsplit.data.importers.formats.torch_files import dense_array, load_torch
+from gsplit.data.importers.keys import USUAL, Keys
 from gsplit.data.importers.source import GraphSource
+from gsplit.data.links.edge_sets import EDGE_SETS, FILES, Links, links_of_files
 from gsplit.errors import InputError
 
 CLASSES = (
@@ -35,10 +38,8 @@ CLASSES = (
 NOT_DATA = ("pre_filter.pt", "pre_transform.pt")
 """Files that a dataset's processed folder holds beside the graph."""
 
-logger = logging.getLogger(__name__)
 
-
-def load_pyg(path: Path, keys: Keys | None = None) -> GraphSource:
+def load_pyg(path: Path, keys: Keys = USUAL) -> GraphSource:
     """Read a graph from a file, or from the root or processed folder of a dataset.
 
     Raises:
@@ -46,9 +47,7 @@ def load_pyg(path: Path, keys: Keys | None = None) -> GraphSource:
             that do not fit each other.
     """
     file = _file(path)
-    classes = _classes()
-    loaded = load_torch(file, classes)
-    return _source(loaded, name=_name(file), where=str(file), keys=keys or Keys())
+    return _source(load_torch(file, _classes()), name=_name(file), where=str(file), keys=keys)
 
 
 def given_pyg(data: Any, *, name: str, where: str, keys: Keys) -> GraphSource:
@@ -75,7 +74,38 @@ def _source(loaded: Any, *, name: str, where: str, keys: Keys) -> GraphSource:
         return typed_source(stores, name=name, where=where, keys=keys)
     parts = [_one_graph(each, where) for each in (loaded if _are_three(loaded) else [loaded])]
     source = pyg_source(parts[0], name=name, where=where, keys=keys)
-    return replace(source, links=links_of_data(parts, where))
+    return replace(source, links=_links_of(parts, where))
+
+
+def _links_of(parts: Sequence[dict[str, Any]], where: str) -> Links | None:
+    """The links of a graph, or of the three that ``RandomLinkSplit`` makes of one; None where there are none.
+
+    Pairs are ``edge_label_index`` [2, M]; those whose ``edge_label`` [M] is 0 do not belong together: in validation
+    and test they are what all others are compared with, in training they are left out.
+
+    Args:
+        parts: the attributes of one graph, or of those of the training, validation and test pairs.
+        where: what messages call it.
+
+    Raises:
+        InputError: for tensors of other types or shapes.
+    """
+    written = {name: dense_array(parts[0][name], f"{where}: {name}") for name in FILES if name in parts[0]}
+    links = links_of_files(written, where)
+    for name, part in zip(EDGE_SETS, parts, strict=False):
+        if "edge_label_index" not in part:
+            continue
+        what = f"{where}: edge_label_index of the {name} pairs"
+        index = as_edge_index(dense_array(part["edge_label_index"], what), what)
+        pairs = np.stack(index, axis=1).astype(np.int64)
+        label = np.ones(len(pairs)) if part.get("edge_label") is None else dense_array(part["edge_label"], what)
+        if label.shape != (len(pairs),):
+            raise InputError(f"{what}: edge_label must have the shape ({len(pairs)},), not {label.shape}")
+        found: dict[str, Any] = {name: pairs[label > 0]}
+        if name != "train" and (label <= 0).any():
+            found[f"{name}_negatives"] = pairs[label <= 0]
+        links = replace(links or Links.empty(), **found)
+    return links
 
 
 def _are_three(loaded: Any) -> bool:

@@ -12,19 +12,10 @@ import torch
 from numpy.typing import NDArray
 
 from gsplit.data.ids.array_ids import ArrayIds
-from gsplit.data.importers.arrays import as_labels
-from gsplit.data.importers.checked import (
-    as_count,
-    as_features,
-    as_ids,
-    as_vertex_set,
-    as_weights,
-    is_mask,
-    printable_line,
-)
+from gsplit.data.importers.checked import as_count, as_edge_index, as_weights, printable_line
 from gsplit.data.importers.formats.torch_files import dense_array
-from gsplit.data.importers.keys import SET_NAMES, Keys, found
-from gsplit.data.importers.source import NO_EDGES, GraphSource, array_edges
+from gsplit.data.importers.keys import Keys, vertices_of
+from gsplit.data.importers.source import GraphSource, array_edges
 from gsplit.errors import InputError
 
 logger = logging.getLogger(__name__)
@@ -44,13 +35,13 @@ def pyg_source(data: dict[str, Any], *, name: str, where: str, keys: Keys) -> Gr
     def largest() -> int:
         return max(int(source.max(initial=-1)), int(destination.max(initial=-1)))
 
-    vertices = vertices_of(data, size, largest, name=name, where=where, keys=keys)
+    vertices = attributes_of(data, size, largest, name=name, where=where, keys=keys)
     if not vertices.num_vertices:
         raise InputError(f"{where}: the graph has no vertices")
     return replace(vertices, edges=array_edges(source, destination, weight))
 
 
-def vertices_of(
+def attributes_of(
     data: dict[str, Any], size: int | None, largest: Callable[[], int], *, name: str, where: str, keys: Keys
 ) -> GraphSource:
     """The vertices with these attributes, as a graph without edges.
@@ -58,32 +49,28 @@ def vertices_of(
     Args:
         data: attributes of a graph, or of a type.
         size: number of vertices, where the adjacency says it.
-        largest: the largest id in the edges, which tells where nothing else does.
+        largest: gives the largest id in the edges, -1 where there are none.
         name: of the graph.
-        where: what messages call it.
-        keys: other names than the usual ones.
+        where: what messages call it, or the type.
+        keys: names that were asked for.
     """
-    x_key = found(data, ("x",), keys.feature_key, "--feature-key", where)
-    y_key = found(data, ("y",), keys.label_key, "--label-key", where)
-    sets = _set_keys(data, keys, where)
-    train = sets.get("train", "train_mask")
-    of_train = (
-        train if train in data and is_mask(train, dense_array(data[train], f"{where}: {train}")) else "train_mask"
-    )
-    n = _num_vertices(data, (x_key or "", y_key or "", of_train), size, largest, where)
-    x, y = data.get(x_key or ""), data.get(y_key or "")
-    return GraphSource(
+    count = as_count(data.get("num_nodes"), f"{where}: num_nodes")
+    vertices = vertices_of(
+        data,
+        lambda key: dense_array(data[key], f"{where}: {key}"),
+        lambda key: f"{where}: {key}",
+        size if count is None else count,
         name=name,
-        edges=NO_EDGES,
-        num_vertices=n,
-        features=None if x is None else as_features(dense_array(x, f"{where}: {x_key}"), n, f"{where}: {x_key}"),
-        labels=None if y is None else as_labels(dense_array(y, f"{where}: {y_key}"), n, f"{where}: {y_key}"),
-        num_classes=as_count(data.get("num_classes"), f"{where}: num_classes"),
-        classes=_class_names(data, where) if y_key == "y" else None,
-        ids=_ids(data, n, where),
-        vertex_sets=_vertex_sets(data, sets, n, where),
         where=where,
-        called={"labels": f"{where}: {y_key or 'y'}"},
+        keys=keys,
+    )
+    n = largest() + 1 if vertices.num_vertices is None else vertices.num_vertices
+    return replace(
+        vertices,
+        num_vertices=n,
+        num_classes=as_count(data.get("num_classes"), f"{where}: num_classes"),
+        classes=_class_names(data, where) if "y" in data and keys.label_key in (None, "y") else None,
+        ids=_ids(data, n, where),
     )
 
 
@@ -106,10 +93,8 @@ def edges_of(
     """Source and destination [E], the weights, and the number of vertices where a ``square`` adjacency says it."""
     if "edge_index" not in data:
         return _transposed_adjacency(data["adj_t"], where, square=square)
-    edge_index = dense_array(data["edge_index"], f"{where}: edge_index")
-    if edge_index.ndim != 2 or len(edge_index) != 2:
-        raise InputError(f"{where}: edge_index must have the shape (2, E), not {edge_index.shape}")
-    source, destination = (as_ids(row, f"{where}: edge_index") for row in edge_index)
+    what = f"{where}: edge_index"
+    source, destination = as_edge_index(dense_array(data["edge_index"], what), what)
     for key in ("edge_weight", "edge_attr"):
         if key not in data:
             continue
@@ -134,45 +119,6 @@ def _transposed_adjacency(
     values = dense_array(coo._values(), f"{where}: the values of adj_t")
     weight = None if (values == 1).all() else as_weights(values, len(source), f"{where}: the values of adj_t")
     return source, destination, weight, int(adj_t.shape[0]) if square else None
-
-
-def _num_vertices(
-    data: dict[str, Any], keys: tuple[str, ...], size: int | None, largest: Callable[[], int], where: str
-) -> int:
-    """Number of vertices: as given, or the length of the first of the tensors with these keys, or by the edges."""
-    n = as_count(data.get("num_nodes"), f"{where}: num_nodes")
-    if n is None:
-        n = size
-    for key in keys:
-        value = data.get(key)
-        if n is None and isinstance(value, (torch.Tensor, np.ndarray)) and value.ndim:
-            n = len(value)
-    return largest() + 1 if n is None else n
-
-
-def _set_keys(data: dict[str, Any], keys: Keys, where: str) -> dict[str, str]:
-    """The key of each vertex set that there is."""
-    asked = keys.vertex_sets(where)
-    if asked is not None:
-        return {name: found(data, (), key, "--mask-key", where) or key for name, key in asked.items()}
-    usual = {
-        name: [f"{their}_{kind}" for kind in ("idx", "mask") for their in theirs]
-        for name, theirs in SET_NAMES.items()
-    }
-    there = {name: next((key for key in each if key in data), None) for name, each in usual.items()}
-    return {name: key for name, key in there.items() if key is not None}
-
-
-def _vertex_sets(data: dict[str, Any], keys: dict[str, str], n: int, where: str) -> dict[str, NDArray[np.int64]]:
-    vertex_sets = {}
-    for name, key in keys.items():
-        values = dense_array(data[key], f"{where}: {key}")
-        mask = is_mask(key, values)
-        if mask and values.ndim == 2 and values.shape[1] > 1:
-            logger.info("%s: %s has %d columns, one a set; the first is used", where, key, values.shape[1])
-            values = values[:, 0]
-        vertex_sets[name] = as_vertex_set(values, n, f"{where}: {key}", mask=mask)
-    return {name: ids for name, ids in vertex_sets.items() if len(ids)}
 
 
 def _class_names(data: dict[str, Any], where: str) -> tuple[str, ...] | None:

@@ -16,8 +16,8 @@ import torch
 from numpy.typing import NDArray
 
 from gsplit.data.importers.checked import printable_line
-from gsplit.data.importers.formats.pyg_attributes import edges_of, unpacked, vertices_of
-from gsplit.data.importers.keys import SET_NAMES, Keys
+from gsplit.data.importers.formats.pyg_attributes import attributes_of, edges_of, unpacked
+from gsplit.data.importers.keys import SET_KEYS, Keys
 from gsplit.data.importers.source import TypedSource, array_edges
 from gsplit.data.schema import Relation
 from gsplit.errors import InputError
@@ -25,7 +25,7 @@ from gsplit.errors import InputError
 KEPT = {
     *("x", "y", "num_nodes", "num_classes", "class_names", "vertex_ids", "vertex_id_columns"),
     *("edge_index", "adj_t", "edge_weight", "edge_attr"),
-    *(f"{name}_{kind}" for names in SET_NAMES.values() for name in names for kind in ("idx", "mask")),
+    *(key for keys in SET_KEYS.values() for key in keys),
 }
 """Attributes that are read."""
 Stores = Mapping[Any, dict[str, Any]]
@@ -98,7 +98,7 @@ def typed_source(stores: Stores, *, name: str, where: str, keys: Keys) -> TypedS
         name=name,
         where=where,
         types={
-            of: vertices_of(
+            of: attributes_of(
                 each, None, partial(largest, of), name=name, where=f"{where}: type {of}", keys=keys.among(each)
             )
             for of, each in vertices.items()
