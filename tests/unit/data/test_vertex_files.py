@@ -131,7 +131,7 @@ def test_messages_name_the_file(given, tmp_path):
         ({"features": "1,2\n3\n"}, r"features\.csv, line 2: 1 columns, not 2"),
         ({"features": "1,2\n3,x\n5,6\n"}, r"features\.csv, line 2: 'x' is not a number"),
         ({"features": "id,a\n0,1\n\n3,5\n"}, r"features\.csv, line 4: 3 is no id of the vertices 0 \.\. 2"),
-        ({"features": "id,a\n0,1\n\n2,5\n"}, r"features\.csv has no row with the id 1"),
+        ({"features": "id,a\n0,1\n\n2,5\n"}, r"features\.csv has no row for 1, nor for 0 other"),
         ({"features": "id\n0\n"}, r"features\.csv has no column of [a-z]+ beside the ids"),
         ({"features": {"a": ["x", "y", "z"]}}, r"features\.parquet, row 0: 'x' is not a number, as column a"),
         ({"labels": "0\ndog\n"}, r"labels\.csv, line 2: 'dog' is not a number"),

@@ -153,7 +153,7 @@ def test_one_column_of_labels_may_be_anything_several_may_not(attached):
         (None, "user", "user,a\n0,1\nsue,1\n", "line 3: 'sue' is not a number"),
         (None, "user", "user,a\n1,1\n0,1\n1,1\n", "line 4: id 1 was in line 2 already"),
         (None, "user", {"user": [1, 1], "a": [0, 0]}, r"features\.parquet, row 1: id 1 was in row 0 already"),
-        (4, "user", "user,a\n3,1\n0,1\n1,1\n", "has no row with the id 2; there must be one for each of the 4"),
+        (4, "user", "user,a\n3,1\n0,1\n1,1\n", "has no row for 2, nor for 0 other of the 4 vertices"),
         (None, "usr", "user,a\n0,1\n", "has no column called usr, the --id-column; it has user, a"),
         (None, "user", "user,a,user\n0,1,1\n", "has several columns called user, the --id-column"),
         (

@@ -9,9 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from gsplit.data.adjacency import check_num_vertices
 from gsplit.data.columns.assembled import Assembled, KeptFeatures
 from gsplit.data.columns.kept_tables import KeptTable, kept_tables, tables_for
@@ -21,8 +18,8 @@ from gsplit.data.importers.attached.feature_tables import Joining, array_block, 
 from gsplit.data.importers.attached.label_tables import labels_of, longer_labels, replaced_labels, times_of
 from gsplit.data.importers.attached.matching import NO_IDS
 from gsplit.data.importers.attached.row_rules import RowRules
-from gsplit.data.importers.attached.set_files import SPLIT_WORDS, set_of_file, sets_of_file
-from gsplit.data.importers.attached.vertex_files import VertexFiles, places_of
+from gsplit.data.importers.attached.set_files import SPLIT_WORDS, VertexSets, sets_of_file, sets_of_lists
+from gsplit.data.importers.attached.vertex_files import VertexFiles, columns_beside_features, taken_columns
 from gsplit.data.importers.attached.vertex_tables import placed
 from gsplit.data.importers.source import GraphSource
 from gsplit.data.importers.tables.column_kinds import SKIP, parse_columns
@@ -68,7 +65,8 @@ class _Attached:
         self, source: GraphSource, files: VertexFiles, ids: VertexIds | None, kept: GraphArrays | None
     ) -> None:
         self.source, self._files, self._ids, self._kept = source, files, ids, kept
-        self._labels_at, self._split_at, self._times_at = places_of(files, named=ids is not None)
+        self._taken = taken_columns(files, named=ids is not None)
+        self._labels_at, split_at, times_at = (each.path for each in self._taken)
         if kept is not None:
             self._begin_to_grow(kept)
         given, texts, held = TableRules(unlabelled=files.unlabelled), TextRules.current(), source.table_rules
@@ -83,25 +81,23 @@ class _Attached:
         if tells_count and ids is None and files.id_column in (None, NO_IDS):
             paths = (path for path in (*files.features, self._labels_at) if path and path.suffix != ".npy")
             self._put(maybe_header=next(filter(_begins_counting, paths), None))
-        if files.split_by is None and self._split_at:
-            self._put_sets(self._split_at)
-        elif files.times is not None and self._times_at:
-            times = times_of(self._times_at, *files.times, self._rules, files.all_gaps)
+        lists = {name: path for name in VERTEX_SETS if (path := getattr(files, name))}
+        if files.times is not None and times_at:
+            times = times_of(times_at, *files.times, self._rules, files.all_gaps)
             self._put(times=times, vertex_sets={} if kept is None else self.source.vertex_sets)
-        else:
-            self._put_lists()
+        elif split_at:
+            found = sets_of_file(split_at, files.split_column, self._rules)
+            self._put_sets(found, dict.fromkeys(found.sets, str(split_at)))
+        elif lists:
+            self._put_sets(sets_of_lists(lists, self._rules), {name: str(path) for name, path in lists.items()})
 
     def _begin_to_grow(self, kept: GraphArrays) -> None:
         """Count the vertices, where they are called by whole numbers; refuse tables that may hold ids unnoticed."""
         files, rules = self._files, self._rules
-        places = self._labels_at, self._split_at, self._times_at
-        for path, column in (
-            (self._labels_at, files.label_column),
-            (self._split_at, files.split_column),
-            (self._times_at, files.times and files.times[0]),
-        ):
-            if path and column and path not in files.features:
-                rules.refuse_unnamed_ids(path, files.columns_beside_features(path, places), SPLIT_WORDS)
+        for each in self._taken:
+            if each.path and each.names and each.path not in files.features:
+                used = columns_beside_features(each.path, self._taken)
+                rules.refuse_unnamed_ids(each.path, used, SPLIT_WORDS)
         if self._ids is not None:
             return
         bounds = [rules.bound(path) for path in files.features]
@@ -199,21 +195,13 @@ class _Attached:
 
     def _skipped(self) -> dict[Path, set[str]]:
         """Columns of the tables of features that hold something else, by the file, whatever way leads to it."""
-        if self._kept is not None:
-            places = self._labels_at, self._split_at, self._times_at
-            return {
-                path.resolve(): self._files.columns_beside_features(path, places) for path in self._files.features
-            }
-        skip: dict[Path, set[str]] = {}
         files, kinds = self._files, parse_columns(self._files.columns)
-        features = {each.resolve() for each in files.features}
-        for path, flag, names in (
-            (self._labels_at, "--label-column", files.label_column),
-            (self._split_at, "--split-column", files.split_column),
-            (self._times_at, "--split-by", files.times and files.times[0]),
+        if self._kept is not None:
+            return {path.resolve(): columns_beside_features(path, self._taken) for path in files.features}
+        skip: dict[Path, set[str]] = {}
+        for path, (flag, names, _) in (
+            (path, each) for each in self._taken for path in files.features if each.are_in(path)
         ):
-            if path is None or names is None or path.resolve() not in features:
-                continue
             table = open_table(path, header=self._header)
             asked = kinds_by_column(table, kinds)
             for name in names_in(names):
@@ -253,40 +241,18 @@ class _Attached:
             called={"labels": str(path)},
         )
 
-    def _put_sets(self, path: Path) -> None:
-        n = self._num_vertices
-        found = sets_of_file(path, self._files.split_column, self._rules)
-        if self._kept is not None:
-            self._replace_sets(found.sets, found.vertices, path)
-            return
-        self._put(
-            vertex_sets=found.sets,
-            places={**self.source.places, **found.places},
-            num_vertices=found.rows if n is None else self.source.num_vertices,
-            called=dict.fromkeys(found.sets, str(path)),
-        )
+    def _put_sets(self, found: VertexSets, called: dict[str, str]) -> None:
+        """Put vertex sets of files in the place of those of the source; of a store that grows, of the vertices named.
 
-    def _put_lists(self) -> None:
-        paths = {name: path for name in VERTEX_SETS if (path := getattr(self._files, name))}
-        if not paths:
-            return
-        found = {name: set_of_file(path, self._rules) for name, path in paths.items()}
-        sets = {name: vertices for name, (vertices, _) in found.items()}
+        Args:
+            called: the file of each set.
+        """
         if self._kept is not None:
-            n = self._rules.count
-            for name, vertices in sets.items():
-                if (outside := (vertices < 0) | (vertices >= n)).any():
-                    vertex = vertices[np.argmax(outside)]
-                    raise InputError(f"{paths[name]}: {vertex} is outside the vertices 0 .. {n - 1}")
-            self._replace_sets(sets, np.concatenate(list(sets.values())), next(iter(paths.values())))
+            assert found.vertices is not None
+            path, was = next(iter(called.values())), self.source.vertex_sets
+            self._put(vertex_sets=replaced_sets(was, found.sets, found.vertices, self._kept.num_vertices, path))
         else:
-            places = {name: place for name, (_, place) in found.items() if place is not None}
-            self._put(vertex_sets=sets, places={**self.source.places, **places})
-        self._put(called={name: str(path) for name, path in paths.items()})
-
-    def _replace_sets(self, sets: dict[str, NDArray[np.int64]], named: NDArray[np.int64] | None, path: Path) -> None:
-        """Put vertex sets of files in the place of those of a store that grows."""
-        assert self._kept is not None
-        assert named is not None
-        kept, old = self.source.vertex_sets, self._kept.num_vertices
-        self._put(vertex_sets=replaced_sets(kept, sets, named, old, str(path)))
+            rows = found.rows if self._num_vertices is None else None
+            n = self.source.num_vertices if rows is None else rows
+            self._put(vertex_sets=found.sets, places={**self.source.places, **found.places}, num_vertices=n)
+        self._put(called=called)

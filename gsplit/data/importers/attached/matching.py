@@ -87,6 +87,14 @@ def number_column(table: Table, id_column: str | None) -> int | None:
     return min(usual, key=lambda column: table.names[column] in INDEXES)
 
 
+def bound_of_ids(table: Table, column: int) -> int:
+    """One more than the largest id in a column; what is no id is refused where rows are matched."""
+    largest = -1.0
+    for (values,) in table.read([column], [np.float64]):
+        largest = max(largest, values[np.isfinite(values) & (values == np.floor(values))].max(initial=-1))
+    return int(min(largest, 2.0**62)) + 1
+
+
 def id_columns(table: Table, id_column: str | None, ids: VertexIds) -> list[int]:
     """The columns of a table that hold the ids.
 
@@ -159,14 +167,7 @@ def vertices_by_id(
             "rows; remove these rows, or --unknown drop leaves them out, add keeps them as vertices without edges"
             f"{spaces_around(table, columns, ids)}"
         )
-    times = _check_once(table, vertices, ids.num_vertices, ids.shown)[old:]
-    lacking = int((times == 0).sum())
-    if lacking and require_all:
-        raise InputError(
-            f"{table.path} has no row for {ids.shown(old + int(np.argmin(times)))}, nor for {lacking - 1} other of "
-            f"the {len(times)} vertices; add them, or --missing zero or mean fills them in"
-        )
-    _say(table, lacking, len(times), int(others.sum()))
+    _check_rows(table, vertices, ids.num_vertices, ids.shown, require_all=require_all, old=old)
     return vertices
 
 
@@ -213,23 +214,18 @@ def vertices_by_number(
         )
     vertices = np.where(good, values, -1).astype(np.int64)
     del values, number
-    times = _check_once(table, vertices, n, str)
-    lacking = int((times == 0).sum())
-    if lacking and require_all:
-        raise InputError(
-            f"{table.path} has no row with the id {np.argmin(times)}; there must be one for each of the {n} "
-            "vertices, or --missing zero or mean fills them in"
-        )
-    _say(table, lacking, n, int((~good).sum()))
+    _check_rows(table, vertices, n, str, require_all=require_all)
     in_order = len(vertices) == n and (np.diff(vertices) > 0).all() and good.all()
     return None if in_order else vertices, len(vertices)
 
 
-def _check_once(table: Table, vertices: NDArray[np.int64], n: int, shown: Callable[[int], str]) -> NDArray[np.int64]:
-    """Return how many rows each vertex has, int64 [n].
+def _check_rows(
+    table: Table, vertices: NDArray[np.int64], n: int, shown: Callable[[int], str], *, require_all: bool, old: int = 0
+) -> None:
+    """Check that no vertex has two rows, and each after the ``old`` ones one if ``require_all``; say what is odd.
 
     Raises:
-        InputError: naming the first vertex that has two.
+        InputError: naming the first vertex that has two, or none.
     """
     times = np.bincount(vertices[vertices >= 0], minlength=n)
     if (times > 1).any():
@@ -238,11 +234,14 @@ def _check_once(table: Table, vertices: NDArray[np.int64], n: int, shown: Callab
         raise InputError(
             f"{table.path}, {table.place(second)}: id {shown(twice)} was in {table.place(first)} already"
         )
-    return times
-
-
-def _say(table: Table, lacking: int, n: int, others: int) -> None:
+    times = times[old:]
+    lacking, others = int((times == 0).sum()), int((vertices < 0).sum())
+    if lacking and require_all:
+        raise InputError(
+            f"{table.path} has no row for {shown(old + int(np.argmin(times)))}, nor for {lacking - 1} other of "
+            f"the {len(times)} vertices; add them, or --missing zero or mean fills them in"
+        )
     if lacking:
-        logger.info("%s: %s of the %s vertices have no row", table.path, f"{lacking:,}", f"{n:,}")
+        logger.info("%s: %s of the %s vertices have no row", table.path, f"{lacking:,}", f"{len(times):,}")
     if others:
         logger.info("%s: left out %s rows whose ids are no vertex's", table.path, f"{others:,}")

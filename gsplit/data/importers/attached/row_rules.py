@@ -15,13 +15,10 @@ from numpy.typing import NDArray
 
 from gsplit.data.ids.vertex_ids import VertexIds, WholeIds
 from gsplit.data.importers.arrays import read_npy
-from gsplit.data.importers.attached.matching import IDS, NO_IDS, Unknown, id_columns
+from gsplit.data.importers.attached.matching import IDS, NO_IDS, Unknown, bound_of_ids, number_column
 from gsplit.data.importers.tables.column_names import called, flag_value, shown_column
 from gsplit.data.importers.tables.table import open_table
 from gsplit.errors import InputError
-
-ANY_NUMBER = 1 << 62
-"""More vertices than any graph has."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,9 +101,10 @@ class RowRules:
             return (self.old or 0) + rows
         if self.unknown != "refuse":
             return 0
-        table, ids = open_table(path, header=True), WholeIds(ANY_NUMBER)
-        columns = id_columns(table, self.id_column, ids)
-        return max((int(ids.find(texts).max(initial=-1)) + 1 for texts in table.ids(columns)), default=0)
+        table = open_table(path)
+        column = number_column(table, self.id_column)
+        assert column is not None
+        return bound_of_ids(table, column)
 
     def refuse_unnamed_ids(self, path: Path, used: Collection[str], words: frozenset[str] = frozenset()) -> None:
         """Refuse a table whose rows would be those of the new vertices if it has a column that no flag names.

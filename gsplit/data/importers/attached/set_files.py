@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,14 +31,31 @@ logger = logging.getLogger(__name__)
 
 
 class VertexSets(NamedTuple):
-    """The vertex sets of a file."""
+    """The vertex sets of files."""
 
     sets: dict[str, NDArray[np.int64]]
     places: dict[str, Place]
     """Names of their vertices in messages."""
-    rows: int
     vertices: NDArray[np.int64] | None
-    """[rows], the vertex of each row, or -1; None: rows are those of the vertices, in order."""
+    """[rows], the vertices that the files name, or -1; None: rows are those of the vertices, in order."""
+    rows: int | None = None
+    """Number of rows of a file with one for each vertex."""
+
+
+def sets_of_lists(paths: Mapping[str, Path], rules: RowRules) -> VertexSets:
+    """The vertex sets that have a file each; of a store that grows, with their ids in range.
+
+    Raises:
+        InputError: as :func:`set_of_file`.
+    """
+    found = {name: set_of_file(path, rules) for name, path in paths.items()}
+    sets = {name: vertices for name, (vertices, _) in found.items()}
+    for name, vertices in sets.items() if rules.old is not None else ():
+        if (outside := (vertices < 0) | (vertices >= rules.count)).any():
+            vertex = vertices[np.argmax(outside)]
+            raise InputError(f"{paths[name]}: {vertex} is outside the vertices 0 .. {rules.count - 1}")
+    places = {name: place for name, (_, place) in found.items() if place is not None}
+    return VertexSets(sets, places, np.concatenate(list(sets.values())))
 
 
 def set_of_file(path: Path, rules: RowRules) -> tuple[NDArray[np.int64], Place | None]:
@@ -101,7 +118,7 @@ def _kept(vertices: NDArray[np.int64], table: Table) -> tuple[NDArray[np.int64],
     rows = np.flatnonzero(vertices >= 0)
     if len(rows) < len(vertices):
         logger.info("%s: left out %s rows whose ids are no vertex's", table.path, f"{len(vertices) - len(rows):,}")
-    return vertices[rows], lambda at: table.place(int(rows[at]))
+    return vertices[rows], _place_of(table.place, rows)
 
 
 def sets_of_file(path: Path, column: str | None, rules: RowRules) -> VertexSets:
@@ -153,7 +170,7 @@ def _by_words(
         order = np.argsort(of_rows[of_rows >= 0], kind="stable")
         sets[name] = of_rows[of_rows >= 0][order]
         places[name] = _place_of(place, at[of_rows >= 0][order])
-    return VertexSets(sets, places, len(words), vertices)
+    return VertexSets(sets, places, vertices, rows=len(words))
 
 
 def _place_of(place: Place, rows: NDArray[np.int64]) -> Place:

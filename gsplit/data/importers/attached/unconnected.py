@@ -11,7 +11,7 @@ import numpy as np
 
 from gsplit.data.adjacency import check_num_vertices
 from gsplit.data.ids.named_ids import NamedIds
-from gsplit.data.importers.attached.matching import id_columns, number_column, texts_of_ids
+from gsplit.data.importers.attached.matching import bound_of_ids, id_columns, number_column, texts_of_ids
 from gsplit.data.importers.attached.row_rules import RowRules
 from gsplit.data.importers.attached.set_files import SPLIT_WORDS, ids_table, set_of_file
 from gsplit.data.importers.attached.vertex_files import VertexFiles
@@ -93,15 +93,7 @@ def reaches_of(files: VertexFiles) -> Iterator[tuple[Path, int]]:
         table = open_table(path, SPLIT_WORDS if path == files.split_file else frozenset())
         column = number_column(table, files.id_column)
         if column is not None:
-            yield path, _bound(table, column)
-
-
-def _bound(table: Table, column: int) -> int:
-    """One more than the largest id in a column; what is no id is refused where rows are matched."""
-    largest = -1.0
-    for (values,) in table.read([column], [np.float64]):
-        largest = max(largest, values[np.isfinite(values) & (values == np.floor(values))].max(initial=-1))
-    return int(min(largest, 2.0**62)) + 1
+            yield path, bound_of_ids(table, column)
 
 
 def reach(num_vertices: int, reaches: Sequence[tuple[Path, int]]) -> int:

@@ -7,10 +7,10 @@ Each is a ``.npy``, or a table in text or Parquet with one row a vertex, in the 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from gsplit.config.fields import Accepted
 from gsplit.data.columns.assembled import Missing
@@ -191,21 +191,6 @@ class VertexFiles(Queries):
         files = (*self.features, self.labels, self.split_file)
         return (path for path in files if path and path.suffix != ".npy")
 
-    def columns_beside_features(self, path: Path, places: Sequence[Path | None]) -> set[str]:
-        """Names, in whatever table, and numbers of columns of one, in lower case, that are labels, sets or times.
-
-        Args:
-            path: the table whose columns are meant.
-            places: as :func:`places_of` gives them.
-        """
-        flags = (self.label_column, self.split_column, self.times and self.times[0])
-        return {
-            name
-            for table, names in zip(places, flags, strict=True)
-            for name in names_in(names)
-            if not name.isdecimal() or (table is not None and table.resolve() == path.resolve())
-        }
-
     @property
     def times(self) -> tuple[str, str | None] | None:
         """The column of ``split_by``, and its kind where it or ``columns`` says one that times may have."""
@@ -223,19 +208,47 @@ class VertexFiles(Queries):
         return (path for path in files if path)
 
 
-def places_of(files: VertexFiles, *, named: bool) -> tuple[Path | None, Path | None, Path | None]:
-    """The files that hold the labels, the words of vertex sets and the times by which vertices are parted.
+class TakenColumns(NamedTuple):
+    """Columns that hold labels, sets or times, and the file that they are in."""
+
+    flag: str
+    names: str | None
+    """As the flag has them; None: the file has nothing else."""
+    path: Path | None
+    """None where nothing holds them."""
+
+    def are_in(self, path: Path) -> bool:
+        """Return whether they are columns of a table that were named."""
+        return self.names is not None and self.path is not None and self.path.resolve() == path.resolve()
+
+
+def taken_columns(files: VertexFiles, *, named: bool) -> tuple[TakenColumns, TakenColumns, TakenColumns]:
+    """Where the labels, the words of vertex sets and the times are by which vertices are parted.
 
     Args:
         named: whether ids are of any kind.
 
     Raises:
-        InputError: for a column that none of them has.
+        InputError: for a column that none of the files has.
     """
     tables = (files.labels, *files.features)
     header = TextRules.current().header_with(files.id_column) if named else None
+
+    def found(flag: str, names: str | None, own: Path | None, instead: Path | None) -> TakenColumns:
+        return TakenColumns(flag, names, table_with(names, flag, own, tables, header) or instead)
+
     return (
-        table_with(files.label_column, "--label-column", files.labels, tables, header) or files.labels,
-        table_with(files.split_column, "--split-column", files.split_file, tables, header) or files.split_file,
-        table_with(files.times and files.times[0], "--split-by", files.split_file, tables, header),
+        found("--label-column", files.label_column, files.labels, files.labels),
+        found("--split-column", files.split_column, files.split_file, files.split_file),
+        found("--split-by", files.times and files.times[0], files.split_file, None),
     )
+
+
+def columns_beside_features(path: Path, taken: Iterable[TakenColumns]) -> set[str]:
+    """Names, in whatever table, and numbers of columns of one, in lower case, that are labels, sets or times.
+
+    Args:
+        path: the table whose columns are meant.
+        taken: as :func:`taken_columns` gives them.
+    """
+    return {name for each in taken for name in names_in(each.names) if not name.isdecimal() or each.are_in(path)}
