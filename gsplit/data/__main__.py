@@ -10,10 +10,9 @@ from gsplit.config.flags import Positional
 from gsplit.data import layout, store
 from gsplit.data.api import make_store
 from gsplit.data.build_options import BuildOptions
-from gsplit.data.importers import USUAL
 from gsplit.data.importers.attached.link_files import NO_LINKS, LinkFiles
 from gsplit.data.importers.attached.vertex_files import VertexFiles
-from gsplit.data.importers.keys import Keys
+from gsplit.data.importers.keys import USUAL, Keys
 from gsplit.data.importers.named_edges import IdOptions
 from gsplit.data.importers.tables.text_rules import TextRules
 from gsplit.data.inspect.overview import look

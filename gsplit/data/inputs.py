@@ -6,14 +6,14 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 from gsplit.config.fields import flag_of
-from gsplit.data.append.grow import from_store, is_store
+from gsplit.data.append.grow import from_store
 from gsplit.data.build_options import BuildOptions
 from gsplit.data.importers import check_of_kind, edge_table, kind_of, load_source
 from gsplit.data.importers.attached.attach import attach
-from gsplit.data.importers.attached.edge_times import edge_times
 from gsplit.data.importers.attached.link_files import NO_LINKS, LinkFiles, with_links
 from gsplit.data.importers.attached.unconnected import add_by_id, with_unconnected
 from gsplit.data.importers.attached.vertex_files import VertexFiles
+from gsplit.data.importers.edge_list import edge_times
 from gsplit.data.importers.keys import Keys
 from gsplit.data.importers.named_edges import IdOptions, load_named_edges
 from gsplit.data.importers.source import GraphSource, TypedSource
@@ -62,7 +62,7 @@ def open_inputs(
             source, files = _queried(source, files, folder)
     kept = None
     _check_edge_time(source, ids, build, growing=add is not None)
-    if isinstance(source, str) and (add is not None or is_store(source)):
+    if isinstance(source, str) and (add is not None or kind_of(source)[0] == "store"):
         stored = from_store(source, add, files=files, ids=ids, build=build, folder=folder, links=links)
         found, named, files, build, kept = stored
     elif ids.ids == "any":

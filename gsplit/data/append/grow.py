@@ -43,15 +43,6 @@ class FromStore(NamedTuple):
     """The store, where it grows."""
 
 
-def is_store(source: str) -> bool:
-    """Return whether a source is a graph store.
-
-    Raises:
-        InputError: for a source that does not exist or is of no known kind.
-    """
-    return kind_of(source)[0] == "store"
-
-
 def from_store(
     source: str,
     add: str | TableFile | None,
@@ -76,13 +67,17 @@ def from_store(
     Raises:
         InputError: for what is no store, or cannot be added to it.
     """
-    if not is_store(source):
+    if kind_of(source)[0] != "store":
         raise InputError(f"--add adds to a graph store, and {source} is none; gsplit import {source} makes one first")
     store = open_store(kind_of(source)[1])
     _check_ids(store, ids, build, add=add is not None, edges=add is not None or bool(links.given))
     copied = store_source(store)
-    build = _with_task(store, build, replaced=add is None and files.labels is not None)
-    build = _with_dtype(store, build, replaced=add is None and bool(files.features))
+    build = _as_stored(
+        store,
+        build,
+        new_labels=add is None and files.labels is not None,
+        new_features=add is None and bool(files.features),
+    )
     if add is not None:
         if "message" in copied.link_facts and build.message_edges is None and links.train_edges is None:
             raise InputError(
@@ -118,21 +113,14 @@ def _check_ids(store: GraphStore, ids: IdOptions, build: BuildOptions, *, add: b
         raise InputError("--num-vertices is for ids that are whole numbers, and those of the store are not; drop it")
 
 
-def _with_task(store: GraphStore, build: BuildOptions, *, replaced: bool) -> BuildOptions:
-    """The options with the task of the store, unless all labels are replaced."""
-    if replaced:
-        return build
-    if store.graph.regression:
-        return replace(build, task="regression")
-    if build.task == "regression" and store.graph.num_classes:
+def _as_stored(store: GraphStore, build: BuildOptions, *, new_labels: bool, new_features: bool) -> BuildOptions:
+    """The options with the task of the store, and the type of its features, but where these are all replaced."""
+    if not new_labels and store.graph.regression:
+        build = replace(build, task="regression")
+    elif not new_labels and build.task == "regression" and store.graph.num_classes:
         raise InputError(f"the labels of {store.path} are classes; drop --task regression")
-    return build
-
-
-def _with_dtype(store: GraphStore, build: BuildOptions, *, replaced: bool) -> BuildOptions:
-    """The options with the type of the store's features, unless they are replaced, or another is asked for."""
     features = store.graph.features
-    if features is None or replaced or build.feature_dtype is not None:
+    if features is None or new_features or build.feature_dtype is not None:
         return build
     return replace(build, feature_dtype=cast("FeatureDtype", str(features.dtype)))
 

@@ -111,9 +111,7 @@ class NamedIds:
         """Write the ids by vertex; what the description of the folder says of them."""
         pieces = list(self._pieces()) if self._rank is not None else self._pieces()
         if self._rank is not None:
-            order = np.empty(len(self._rank), np.int64)
-            order[self._rank] = np.arange(len(order))
-            pieces = [self._pyarrow.concat_arrays(pieces).take(self._pyarrow.array(order))]
+            pieces = [self._pyarrow.concat_arrays(pieces).take(self._pyarrow.array(np.argsort(self._rank)))]
         return {**write_ids(path, self.names, pieces), **self.prefixes.described()}
 
     def _pieces(self) -> Iterator[Any]:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from gsplit.data.importers.edge_list import EndColumns, load_edge_list
-from gsplit.data.importers.keys import Keys
+from gsplit.data.importers.keys import USUAL, Keys
 from gsplit.data.importers.source import GraphSource, graph_source
 from gsplit.data.importers.tables import databases
 from gsplit.data.importers.tables.content import UNREADABLE, is_matrix_market, is_parquet, open_text, zipped_names
@@ -35,7 +35,6 @@ TABLES = ("csv", "parquet")
 """Kinds of edge lists, whose columns have names."""
 KEYED = ("pyg", "dgl")
 """Kinds whose tensors have names of the user's."""
-USUAL = Keys()
 KINDS = (*IMPORTERS, "npz", "ogb", "synthetic", *databases.KINDS)
 SUFFIXES = {
     ".csv": "csv",

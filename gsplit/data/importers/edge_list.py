@@ -12,8 +12,11 @@ from typing import NamedTuple
 import numpy as np
 
 from gsplit.data.importers.source import EdgeChunk, EdgeChunks, GraphSource
+from gsplit.data.importers.tables.column_kinds import column_of_times, times_in
 from gsplit.data.importers.tables.column_names import named_column, named_columns, shown_column, shown_names
 from gsplit.data.importers.tables.table import Table, open_table, read_exactly
+from gsplit.data.importers.tables.text_rules import TextRules
+from gsplit.data.labels.time_sets import Times
 from gsplit.errors import InputError
 
 logger = logging.getLogger(__name__)
@@ -205,3 +208,20 @@ def _usual_column(table: Table, names: Sequence[str], flag: str, others: Collect
     there = {name for column, name in enumerate(table.names) if column not in others}
     name = next((name for name in names if name in there), None)
     return None if name is None else named_column(table, name, flag)
+
+
+def edge_times(path: Path, word: str, *, named: bool) -> Times:
+    """The times of the edges of a table, in its order; 8 bytes an edge in memory.
+
+    Args:
+        path: the edge list.
+        word: the name of the column, and perhaps its kind, as of ``--split-by``.
+        named: whether ids are of any kind.
+
+    Raises:
+        InputError: where there is no such column, naming the first line that holds something else.
+    """
+    name, kind = column_of_times(word, {}, "--edge-time")
+    table = open_table(path, header=TextRules.current().header if named else None)
+    values, are_dates = times_in(table, named_column(table, name, "--edge-time"), name, kind, "--edge-time")
+    return Times(values=values, are_dates=are_dates, called=f"{path}: {name}")

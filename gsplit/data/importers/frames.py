@@ -46,18 +46,24 @@ def is_frame(value: Any) -> bool:
     return hasattr(value, "__arrow_c_stream__") and not hasattr(value, "chunks")  # which an array of Arrow has
 
 
-def frame_file(value: Any, folder: Path, called: str, ids: IdNames | None) -> TableFile:
-    """Keep a table in a Parquet file.
+def given_file(value: Any, folder: Path, called: str, ids: IdNames | None) -> TableFile:
+    """Keep a table in a Parquet file, or an array in a ``.npy``.
 
     Args:
-        value: a table or a column; an index of pandas that has a name is one more column.
+        value: a table, a column or an array; an index of pandas that has a name is one more column.
         folder: for the file; the caller removes it.
         called: what messages call it.
         ids: what ids are called; None: rows have none, and an index without a name means nothing.
 
     Raises:
-        InputError: for what makes no table of Arrow, and an index that is neither ids nor counts the rows.
+        InputError: for what makes no array and no table of Arrow, and an index that is neither ids nor counts the
+            rows.
     """
+    if not is_frame(value):
+        array, path = given_array(value, called), _path(folder, called, ".npy")
+        assert array is not None
+        np.save(path, array)
+        return table_file(path, called)
     pa = pyarrow_for_tables(Path(called))
     frame = value.to_frame() if hasattr(value, "to_frame") else value
     if frame is not value and ids is not None and str(value.name or "").lower() in ids.names:
@@ -76,18 +82,8 @@ def frame_file(value: Any, folder: Path, called: str, ids: IdNames | None) -> Ta
         raise InputError(f"{called} is a {type(value).__name__} that makes no table: {one_line(error)}") from None
 
 
-def given_file(value: Any, folder: Path, called: str, ids: IdNames | None) -> TableFile:
-    """Keep a table in a Parquet file, or an array in a ``.npy``; arguments as of :func:`frame_file`."""
-    if is_frame(value):
-        return frame_file(value, folder, called, ids)
-    array, path = given_array(value, called), _path(folder, called, ".npy")
-    assert array is not None
-    np.save(path, array)
-    return table_file(path, called)
-
-
 def set_file(value: Any, folder: Path, called: str, ids: IdNames) -> TableFile:
-    """Keep a vertex set: a mask or ids, of any kind if those of ``ids`` are; arguments as of :func:`frame_file`."""
+    """Keep a vertex set: a mask or ids, of any kind if those of ``ids`` are; arguments as of :func:`given_file`."""
     is_column = not is_frame(value) or hasattr(value, "to_frame")
     if ids.of_any_kind and is_column:
         value = pyarrow_for_tables(Path(called)).table({"id": np.asarray(value)})

@@ -156,13 +156,12 @@ def load_named_edges(
     begin = 0
     with closing(spill):
         for sources, destinations, weight in _chunks(table, columns.sources, columns.destinations, columns.weight):
-            pairs = np.empty((len(sources[0]), 2), np.int64)
             sources[0], destinations[0] = map(prefixed, (sources[0], destinations[0]), prefixes)
             # An edge's source appears before its destination, and both before the next edge's.
             both = [_interleaved(a, b) for a, b in zip(sources, destinations, strict=True)]
             for column in both:
                 check_texts(column, table, begin, alone=width == 1, each=2)
-            pairs[:] = ids.add(both).reshape(-1, 2)
+            pairs = ids.add(both).reshape(-1, 2)
             spill.add(pairs, weight, ids.num_vertices)
             begin += len(pairs)
     if spaced := ids.num_spaced():

@@ -216,19 +216,26 @@ def graph_source(name: str, graph: GraphArrays, where: str) -> GraphSource:
     """A graph that is in memory already, of one type or several, as a source."""
     if isinstance(graph, TypedGraph):
         return _typed_source(name, graph, where)
-    vertex_sets = {name: ids for name in VERTEX_SETS if len(ids := graph.vertex_set(name))}
-    return GraphSource(
+    source = GraphSource(
         name=name,
         edges=csc_edges(graph.indptr, graph.indices, graph.edge_weight),
         num_vertices=graph.num_vertices,
         features=graph.features,
-        labels=graph.labels,
-        num_classes=graph.num_classes,
-        classes=graph.classes,
-        vertex_sets=vertex_sets,
         links=graph.links,
         where=where,
         as_is=True,
+    )
+    return _labelled(source, graph)
+
+
+def _labelled(source: GraphSource, graph: GraphArrays) -> GraphSource:
+    """A source of vertices with the labels and vertex sets that a graph has for them."""
+    return replace(
+        source,
+        labels=graph.labels,
+        num_classes=graph.num_classes,
+        classes=graph.classes,
+        vertex_sets={name: ids for name in VERTEX_SETS if len(ids := graph.vertex_set(name))},
     )
 
 
@@ -246,13 +253,7 @@ def _typed_source(name: str, graph: TypedGraph, where: str) -> TypedSource:
         for each, rows in zip(graph.schema.types, graph.features_by_type, strict=True)
     }
     target = graph.schema.types[graph.target].name
-    types[target] = replace(
-        types[target],
-        labels=graph.labels,
-        num_classes=graph.num_classes,
-        classes=graph.classes,
-        vertex_sets={key: ids for key in VERTEX_SETS if len(ids := graph.vertex_set(key))},
-    )
+    types[target] = _labelled(types[target], graph)
     relations = {
         relation: csc_edges(each.indptr, each.indices, each.edge_weight)
         for relation, each in zip(graph.schema.relations, graph.adjacencies, strict=True)

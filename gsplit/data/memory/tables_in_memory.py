@@ -14,7 +14,7 @@ from gsplit.data.folders import FolderWriter
 from gsplit.data.graph import VERTEX_SETS
 from gsplit.data.importers.attached.link_files import LinkFiles
 from gsplit.data.importers.attached.vertex_files import VertexFiles
-from gsplit.data.importers.frames import IdNames, check_edge_order, frame_file, given_file, is_frame, set_file
+from gsplit.data.importers.frames import IdNames, check_edge_order, given_file, is_frame, set_file
 from gsplit.data.importers.in_memory import arrays_source
 from gsplit.data.importers.keys import Keys
 from gsplit.data.importers.named_edges import IdOptions
@@ -67,7 +67,7 @@ def store_of_tables(
                     f"{where}: edge_weight is for arrays of edges; give the table a column called weight"
                 )
             kept |= {key: value for key, value in others.items() if value is not None and key != "split_file"}
-            source: TableFile | GraphSource = frame_file(edge_index, folder, f"{where}: edge_index", None)
+            source: TableFile | GraphSource = given_file(edge_index, folder, f"{where}: edge_index", None)
         else:
             arrays = {key: None if key in kept else value for key, value in others.items()}
             check_edge_order(edge_index, edge_weight, where)

@@ -92,10 +92,11 @@ class VertexTable:
         if header:
             refuse_numbers_as_header(self.table, id_column, "--id-column")
         self._named = id_column not in (None, NO_IDS)
-        self._ids: int | None = None
-        self._ignored: list[int] = []
-        columns = self._id_columns(id_column, ids)
-        self._all_ids = columns
+        self._id_columns = columns = self._find_ids(id_column, ids)
+        self._ids = columns[0] if columns else None
+        # The index of pandas beside ids with a name says nothing.
+        indexes = [column for column, name in enumerate(self.table.names) if name in INDEXES]
+        self._ignored = [column for column in indexes if columns and column not in columns]
         left_out = called(self.table, skip)
         self.values = [
             column
@@ -134,18 +135,12 @@ class VertexTable:
             self._refuse_left_out_ids(left_out, what)
         logger.info("%s", self._described(what))
 
-    def _id_columns(self, id_column: str | None, ids: VertexIds | None) -> list[int]:
-        """The columns that hold ids; the index of pandas beside ids with a name says nothing."""
-        names = self.table.names
+    def _find_ids(self, id_column: str | None, ids: VertexIds | None) -> list[int]:
+        """The columns that hold ids."""
         if ids is not None:
-            columns = id_columns(self.table, id_column, ids)
-        else:
-            column = number_column(self.table, id_column)
-            columns = [] if column is None else [column]
-        if columns:
-            self._ids = columns[0]
-            self._ignored = [c for c, name in enumerate(names) if name in INDEXES and c not in columns]
-        return columns
+            return id_columns(self.table, id_column, ids)
+        column = number_column(self.table, id_column)
+        return [] if column is None else [column]
 
     @functools.cached_property
     def num_rows(self) -> int:
@@ -214,7 +209,7 @@ class VertexTable:
             InputError: naming the first; one that is to be skipped is skipped anyway.
         """
         for column, kind in kinds_by_column(self.table, kinds).items():
-            if column in self._all_ids and kind != SKIP:
+            if column in self._id_columns and kind != SKIP:
                 raise InputError(
                     f"--columns {flag_value(self.table, column)}:{kind}: that column of {self.table.path} holds the "
                     "ids; drop it, or name another by --id-column"

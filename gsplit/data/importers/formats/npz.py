@@ -61,7 +61,8 @@ def _graph(arrays: dict[str, NDArray[Any]], path: Path, *, regression: bool) -> 
     check_indptr(indptr, len(indices), f"{path}: indptr")
     check_ids(indices, n, "indices", lambda _: str(path))
     y, what = arrays.get("y"), f"{path}: y"
-    classes = _classes(arrays, path) if not regression else None
+    names = None if regression else arrays.get("classes")
+    classes = None if names is None else tuple(texts_of(names, f"{path}: classes"))
     count = as_count(arrays.get("num_classes"), f"{path}: num_classes")
     if count is None and classes is not None:
         count = len(classes)
@@ -139,8 +140,3 @@ def _features(arrays: dict[str, NDArray[Any]], n: int, path: Path) -> NDArray[An
 def _dtype_of(numbers: NDArray[Any]) -> type:
     """float32 where it holds all of the numbers, else float64."""
     return np.float32 if np.array_equal(cast(numbers, "float32"), numbers, equal_nan=True) else np.float64
-
-
-def _classes(arrays: dict[str, NDArray[Any]], path: Path) -> tuple[str, ...] | None:
-    names = arrays.get("classes")
-    return None if names is None else tuple(texts_of(names, f"{path}: classes"))

@@ -20,18 +20,13 @@ def read_matrix(path: Path, kind: type, *, columns: int | None = None) -> NDArra
     Raises:
         InputError: where the file is missing, damaged, empty, of another width, or has anything but numbers.
     """
-    chunks = list(chunks_of(open_columns(path, columns), kind))
+    chunks = list(chunks_of(_open(path, columns), kind))
     if not chunks:
         raise InputError(f"{path} has no row below its header")
     return np.concatenate(chunks)
 
 
-def open_columns(path: Path, columns: int | None) -> Table:
-    """Open a table.
-
-    Raises:
-        InputError: where the file is missing, damaged, empty or of another width.
-    """
+def _open(path: Path, columns: int | None) -> Table:
     table = open_table(path)
     if columns is not None and table.num_columns != columns:
         raise InputError(f"{path} has {table.num_columns} columns, not {columns}")
@@ -52,9 +47,10 @@ def table_edges(path: Path) -> EdgeChunks:
     """Edges from a table of two columns, source and destination.
 
     Raises:
-        InputError: as :func:`open_columns`; as :func:`chunks_of` when the edges are read.
+        InputError: where the file is missing, damaged, empty or of another width; as :func:`chunks_of` when the edges
+            are read.
     """
-    table = open_columns(path, 2)
+    table = _open(path, 2)
 
     def chunks() -> Iterator[EdgeChunk]:
         for source, destination in table.read([0, 1], [int, int]):

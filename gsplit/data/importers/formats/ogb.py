@@ -26,11 +26,11 @@ from numpy.typing import NDArray
 from gsplit.data.importers.arrays import as_labels
 from gsplit.data.importers.checked import printable_line
 from gsplit.data.importers.formats.number_tables import read_matrix
-from gsplit.data.importers.formats.ogb_files import edge_chunks, single, text_edges, text_rows, vertex_sets_in
+from gsplit.data.importers.formats.ogb_files import edge_chunks, single, text_edges, text_vertices, vertex_sets_in
 from gsplit.data.importers.formats.ogb_types import load_ogb_folder
 from gsplit.data.importers.formats.torch_files import dense_array, load_torch
 from gsplit.data.importers.formats.zipped_arrays import ZippedArray, zipped_arrays
-from gsplit.data.importers.source import EDGES_AT_ONCE, EdgeChunks, GraphSource, Rows
+from gsplit.data.importers.source import EDGES_AT_ONCE, GraphSource, Rows
 from gsplit.data.links.edge_sets import EDGE_SETS, Links, links_of_files
 from gsplit.errors import InputError
 
@@ -82,23 +82,13 @@ def load_ogb(name: str, root: Path) -> GraphSource:
     folder = _folder(name, root)
     if name == TYPED:
         return replace(load_ogb_folder(folder, num_classes=about.num_classes), name=name)
-    read = _binary if (folder / "raw" / "data.npz").is_file() else _text
-    n, edges, features, labels, what = read(folder / "raw", about)
     split = folder / "split" / about.split
+    read = _binary if (folder / "raw" / "data.npz").is_file() else _text
+    source = read(folder, about, None if about.num_classes is None else split)
+    labels = source.labels
     if labels is not None and labels.ndim == 2 and labels.shape[1] != about.num_classes:
         raise InputError(f"{folder}: the labels have {labels.shape[1]} columns; {name} has {about.num_classes}")
-    return GraphSource(
-        name=name,
-        edges=edges,
-        num_vertices=n,
-        features=features,
-        labels=labels,
-        num_classes=about.num_classes,
-        vertex_sets={} if about.num_classes is None else vertex_sets_in(split, n),
-        links=_links(split) if about.num_classes is None else None,
-        where=str(folder),
-        called={"labels": what},
-    )
+    return replace(source, name=name, links=_links(split) if about.num_classes is None else None)
 
 
 def _folder(name: str, root: Path) -> Path:
@@ -109,22 +99,25 @@ def _folder(name: str, root: Path) -> Path:
     raise InputError(f"{name} is not in {root}: there is no {root / own / 'raw'}; download it with the ogb package")
 
 
-def _text(raw: Path, about: Dataset) -> tuple[int, EdgeChunks, Rows | None, NDArray[Any] | None, str]:
-    """Number of vertices, edges, features, labels and what messages call those, of a dataset in ``.csv.gz``."""
-    features, labels, counts = (raw / f"{name}.csv.gz" for name in ("node-feat", "node-label", "num-node-list"))
-    n = single(read_matrix(counts, int, columns=1), counts)
-    return (
-        n,
-        text_edges(raw, both_ways=about.both_ways),
-        text_rows(features, n) if features.is_file() else None,
-        None if about.num_classes is None else as_labels(read_matrix(labels, float), n, f"{labels}: the table"),
-        f"{labels}: the table",
+def _text(folder: Path, about: Dataset, split: Path | None) -> GraphSource:
+    """A dataset in ``.csv.gz``."""
+    raw = folder / "raw"
+    counts, labels = raw / "num-node-list.csv.gz", raw / "node-label.csv.gz"
+    vertices = text_vertices(
+        raw / "node-feat.csv.gz",
+        None if about.num_classes is None else labels,
+        split,
+        single(read_matrix(counts, int, columns=1), counts),
+        about.num_classes,
+        name=folder.name,
+        where=str(folder),
     )
+    return replace(vertices, edges=text_edges(raw, both_ways=about.both_ways))
 
 
-def _binary(raw: Path, about: Dataset) -> tuple[int, EdgeChunks, Rows | None, NDArray[Any], str]:
-    """Number of vertices, edges, features, labels and what messages call those, of a dataset in ``.npz``."""
-    path, label_path = raw / "data.npz", raw / "node-label.npz"
+def _binary(folder: Path, about: Dataset, split: Path | None) -> GraphSource:
+    """A dataset in ``.npz``."""
+    path, label_path = folder / "raw" / "data.npz", folder / "raw" / "node-label.npz"
     data, label_data = zipped_arrays(path), zipped_arrays(label_path)
     n = single(_array(data, "num_nodes_list", path).read(), f"{path}: num_nodes_list")
     edge_index = _array(data, "edge_index", path)
@@ -141,12 +134,16 @@ def _binary(raw: Path, about: Dataset) -> tuple[int, EdgeChunks, Rows | None, ND
             yield from zip(sources, edge_index.flat(count, count, at_once=EDGES_AT_ONCE), strict=True)
 
     node_label, node_feat = _array(label_data, "node_label", label_path), data.get("node_feat")
-    return (
-        n,
-        edge_chunks(pairs, count, lambda i: f"{path.name}, edge_index[:, {i}]", both_ways=about.both_ways),
-        None if node_feat is None else _zipped_rows(node_feat, n),
-        as_labels(node_label.read(), n, str(node_label)),
-        str(node_label),
+    return GraphSource(
+        name=folder.name,
+        edges=edge_chunks(pairs, count, lambda i: f"{path.name}, edge_index[:, {i}]", both_ways=about.both_ways),
+        num_vertices=n,
+        features=None if node_feat is None else _zipped_rows(node_feat, n),
+        labels=as_labels(node_label.read(), n, str(node_label)),
+        num_classes=about.num_classes,
+        vertex_sets={} if split is None else vertex_sets_in(split, n),
+        where=str(folder),
+        called={"labels": str(node_label)},
     )
 
 

@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gsplit.data.importers.arrays import as_labels
 from gsplit.data.importers.checked import as_vertex_set
-from gsplit.data.importers.formats.number_tables import chunks_of, open_columns, read_matrix, table_edges
+from gsplit.data.importers.formats.number_tables import chunks_of, read_matrix, table_edges
 from gsplit.data.importers.formats.torch_files import dense_array, load_torch
-from gsplit.data.importers.source import EdgeChunk, EdgeChunks, Rows
+from gsplit.data.importers.source import NO_EDGES, EdgeChunk, EdgeChunks, GraphSource, Rows
+from gsplit.data.importers.tables.table import open_table
 from gsplit.errors import InputError
 
 SET_FILES = ("train", "valid", "test")
@@ -64,7 +66,7 @@ def edge_chunks(pairs: Pairs, count: int | None, place: Callable[[int], str], *,
 
 def text_rows(path: Path, n: int) -> Rows:
     """The features of the ``n`` vertices in a table."""
-    table = open_columns(path, None)
+    table = open_table(path)
 
     def chunks() -> Iterator[NDArray[Any]]:
         done = 0
@@ -104,3 +106,30 @@ def single(values: NDArray[Any], what: object) -> int:
     if values.size != 1 or values.dtype.kind not in "iu" or values.item() < 1:
         raise InputError(f"{what} must hold one count of 1 or more, not {values.reshape(-1)[:5].tolist()}")
     return int(values.item())
+
+
+def text_vertices(
+    features: Path, labels: Path | None, split: Path | None, n: int, num_classes: int | None, *, name: str, where: str
+) -> GraphSource:
+    """The ``n`` vertices of a graph, or of one of its types, without edges.
+
+    Args:
+        features: a table, where it is there.
+        labels: a table; None: there are none.
+        split: the folder of the vertex sets; None: there are none.
+        num_classes: of the labels.
+        name: of the graph.
+        where: what messages call it.
+    """
+    what = f"{labels}: the table"
+    return GraphSource(
+        name=name,
+        edges=NO_EDGES,
+        num_vertices=n,
+        features=text_rows(features, n) if features.is_file() else None,
+        labels=None if labels is None else as_labels(read_matrix(labels, float), n, what),
+        num_classes=None if labels is None else num_classes,
+        vertex_sets={} if split is None else vertex_sets_in(split, n),
+        where=where,
+        called={"features": str(features)} | ({} if labels is None else {"labels": what}),
+    )

@@ -16,11 +16,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from gsplit.data.importers.arrays import as_labels
 from gsplit.data.importers.checked import parses, printable_line
-from gsplit.data.importers.formats.number_tables import read_matrix
-from gsplit.data.importers.formats.ogb_files import text_edges, text_rows, vertex_sets_in
-from gsplit.data.importers.source import NO_EDGES, GraphSource, TypedSource
+from gsplit.data.importers.formats.ogb_files import text_edges, text_vertices
+from gsplit.data.importers.source import GraphSource, TypedSource
 from gsplit.data.importers.tables.content import UNREADABLE, open_text
 from gsplit.data.schema import Relation
 from gsplit.errors import InputError
@@ -72,18 +70,14 @@ def _vertices(folder: Path, name: str, count: int, num_classes: int | None, wher
     splits = [split / name for split in sorted(folder.glob("split/*")) if (split / name).is_dir()]
     if len(splits) > 1:
         raise InputError(f"{where}: type {name} has several splits: {', '.join(map(str, splits))}; leave one")
-    has_labels, what = labels.is_file(), f"{labels}: the table"
-    called: dict[str, str] = {"features": str(features), "labels": what}
-    return GraphSource(
+    return text_vertices(
+        features,
+        labels if labels.is_file() else None,
+        splits[0] if splits else None,
+        count,
+        num_classes,
         name=folder.name,
-        edges=NO_EDGES,
-        num_vertices=count,
-        features=text_rows(features, count) if features.is_file() else None,
-        labels=as_labels(read_matrix(labels, float), count, what) if has_labels else None,
-        num_classes=num_classes if has_labels else None,
-        vertex_sets=vertex_sets_in(splits[0], count) if splits else {},
         where=f"{where}: type {name}",
-        called=called,
     )
 
 
