@@ -165,6 +165,18 @@ def test_a_plan_whose_rows_travel_narrower_takes_what_is_said(controls, accelera
     _check_what_is_said(accelerator_pool, tmp_path, world, name, "gcn", of_graph, flags)
 
 
+@pytest.mark.cases(1)
+@pytest.mark.parametrize("recompute", [True, False])
+@pytest.mark.parametrize("model", MODELS)
+def test_a_plan_whose_features_are_projected_takes_what_is_said(
+    controls, accelerator_pool, tmp_path, model, recompute
+):
+    """Of narrow layers evaluation takes more than a step: rows of wide features, and what they are projected to."""
+    flags = {"hidden": 32, "input_projection": True, "recompute": recompute, "fan_out": (-1,) * 4}
+    of_graph, _ = SHAPES["normalised"]
+    _check_what_is_said(accelerator_pool, tmp_path, 2, "columns", model, of_graph, flags)
+
+
 def _check_what_is_said(accelerator_pool, tmp_path, world, name, model, of_graph, flags):
     layout = lay_out(random_graph(seed=3, **of_graph), tmp_path, parts=world, method="deal")
     plan = PLANS[world][name] or {"algorithm": name}

@@ -366,6 +366,7 @@ def evaluation_on_device(work: Work, rank: int) -> int:
         edges, sources, rows = rows_of_chunk(work, rank, work.widths[layer - 1], of_row)
         summed = work.projected[layer - 1] if work.heads else min(wide, out)
         words = sources * (wide + summed * bool(work.heads or summed < wide))
+        words += sources * work.widths[0] * bool(layer == 1 and work.projection)
         words += rows * (out * (work.keeps_rows and summed < wide) + wide * (layer > 1))  # with the chunk before
         if work.heads:  # a head after another is summed, of rows that lie apart
             of_sums = rows * summed + (sources + rows) * summed // work.heads + edges * work.heads
