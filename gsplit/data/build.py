@@ -20,11 +20,10 @@ from gsplit.data.adjacency import check_num_vertices, write_adjacency
 from gsplit.data.build_options import BuildOptions
 from gsplit.data.cleaning import Cleaning, Tally
 from gsplit.data.columns.written import write_features
-from gsplit.data.description import read_description
 from gsplit.data.edge_history import KEY as HISTORY
 from gsplit.data.edge_history import EdgeHistory
-from gsplit.data.folders import FolderWriter, writing_folder
-from gsplit.data.graph import VERTEX_SETS, GraphArrays, Labelled, check_ids, check_vertex_sets, open_arrays
+from gsplit.data.folders import FolderWriter
+from gsplit.data.graph import VERTEX_SETS, GraphArrays, Labelled, check_ids, check_vertex_sets
 from gsplit.data.ids import kept_ids
 from gsplit.data.ids.named_ids import IDS_AT_ONCE
 from gsplit.data.importers.arrays import check_class_count, clean_labels, entry_of, integers, numbers_to_regress
@@ -40,33 +39,16 @@ from gsplit.data.links.random_edges import Hashes, RandomEdges, hashes_of_ids, h
 from gsplit.data.links.supervision import Share, Supervised
 from gsplit.data.links.time_edges import TimedEdges
 from gsplit.data.repeats import OUTCOMES, counted, resolved
-from gsplit.data.store import FILE, FORMAT, VERSION, describe, save_labelled, save_links, version_of
+from gsplit.data.store import FILE, FORMAT, describe, save_labelled, save_links
 from gsplit.errors import InputError
 
 logger = logging.getLogger(__name__)
 
 
-def build_store(
-    source: GraphSource, out: Path, options: BuildOptions, *, name: str, described_as: str, overwrite: bool = False
-) -> GraphArrays:
-    """Write a source as a graph store and return its arrays, mapped.
-
-    Args:
-        name: of the graph.
-        described_as: what ``graph.json`` gives as the source.
-
-    Raises:
-        InputError: for a source that is no valid graph, or an ``out`` that exists.
-    """
-    with writing_folder(out, overwrite=overwrite) as writer:
-        fill_store(writer, source, options, name=name, described_as=described_as)
-    return open_arrays(out, read_description(out, FILE, FORMAT, VERSION))
-
-
 def fill_store(
     writer: FolderWriter, source: GraphSource, options: BuildOptions, *, name: str, described_as: str
 ) -> None:
-    """Write a source into the folder of a new graph store; arguments as of :func:`build_store`.
+    """Write a source of one type; arguments as of :func:`gsplit.data.typed_build.fill_any_store`.
 
     Raises:
         InputError: for a source that is no valid graph.
@@ -127,7 +109,7 @@ def fill_store(
             trained = graph.indices if links.train is None else links.train[:, 0]
             write_hard_negatives(writer, source.hard_pairs, trained, graph.num_vertices)
     check_vertex_sets(graph, graph.num_vertices, source.where, source.entry, shown_by(source))
-    header = {"format": FORMAT, "version": version_of(graph), **describe(graph), "name": name, "source": described_as}
+    header = {"format": FORMAT, **describe(graph), "name": name, "source": described_as}
     if withheld is not None:
         facts, before = withheld.described(), source.link_facts
         header["links"] |= {**before, **facts}

@@ -9,15 +9,13 @@ import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gsplit.data.description import open_array
-from gsplit.data.labels.class_names import checked_names, names_described
-from gsplit.data.links.edge_sets import Links, check_links, open_links
+from gsplit.data.labels.class_names import checked_names
+from gsplit.data.links.edge_sets import Links, check_links
 from gsplit.data.schema import Relation, Schema, VertexType
 from gsplit.errors import InputError
 
@@ -86,6 +84,9 @@ class GraphArrays(Labelled):
         >>> graph.indices[graph.indptr[7] : graph.indptr[8]].tolist()  # of a cycle: the in-neighbours of vertex 7
         [6]
     """
+
+    typed: ClassVar[bool] = False
+    """True where there are several types, each with ids and files of its own."""
 
     indptr: NDArray[np.int64]
     """[N + 1] int64: the in-neighbours of v are ``indices[indptr[v]:indptr[v + 1]]``."""
@@ -177,56 +178,6 @@ def cast(features: NDArray[Any], dtype: str) -> NDArray[Any]:
     return rows
 
 
-def open_arrays(folder: Path, description: dict[str, Any]) -> GraphArrays:
-    """Map the arrays of a folder, with dtypes and shapes checked (not their contents: :func:`check_graph`).
-
-    Raises:
-        InputError: where an array is missing or not as described.
-    """
-    listed = description["arrays"]
-    try:
-        n, e = int(description["num_vertices"]), int(description["num_edges"])
-        int(description["num_classes"])
-    except (KeyError, TypeError, ValueError):
-        raise InputError(f"{folder}: the description lacks the counts of vertices, edges or classes") from None
-    return GraphArrays(
-        indptr=open_array(folder, "indptr", description, ("int64",), (n + 1,)),
-        indices=open_array(folder, "indices", description, INDEX_DTYPES, (e,)),
-        features=open_array(folder, "features", description, FEATURE_DTYPES, (n, None))
-        if "features" in listed
-        else None,
-        edge_weight=open_array(folder, "edge_weight", description, ("float32",), (e,))
-        if "edge_weight" in listed
-        else None,
-        links=open_links(folder, description),
-        **vars(open_labelled(folder, description, n)),
-    )
-
-
-def open_labelled(folder: Path, description: dict[str, Any], n: int, suffix: str = "") -> Labelled:
-    """Map the labels and vertex sets of the n vertices of a folder, or those of a type, whose files have a suffix.
-
-    Raises:
-        InputError: where an array is missing or not as described.
-    """
-    num_classes = int(description["num_classes"])
-    regression = bool(description.get("regression"))  # stores of earlier releases do not say
-    several = regression or description.get("multi_label")
-    label_shape: tuple[int | None, ...] = (n, num_classes) if several else (n,)
-    return Labelled(
-        labels=open_array(
-            folder, f"labels{suffix}", description, ("float32",) if several else ("int64",), label_shape
-        ),
-        num_classes=num_classes,
-        regression=regression,
-        classes=names_described(description, 0 if regression else num_classes, f"{folder}: the description"),
-        **{
-            f"{name}_idx": open_array(folder, f"{name}_idx{suffix}", description, ("int64",), (None,))
-            for name in VERTEX_SETS
-        },
-    )
-
-
 def check_graph(graph: GraphArrays, where: str) -> None:
     """Check what no shape can tell: id ranges, monotone indptr, names of classes, labels of the vertex sets, links.
 
@@ -235,15 +186,28 @@ def check_graph(graph: GraphArrays, where: str) -> None:
     Raises:
         InputError: naming ``where``, the array and the first bad entry.
     """
-    n = graph.num_vertices
-    if n < 1:
-        raise InputError(f"{where}: the graph has no vertices")
-    check_adjacency(graph.indptr, graph.indices, n, where)
+    target = graph.schema.types[graph.target]
+    if not target.num_vertices:
+        what = f"type {target.name!r} has labels, but" if graph.typed else "graph has"
+        raise InputError(f"{where}: the {what} no vertices")
+    for number, edges in enumerate(graph.adjacencies):
+        sources = graph.schema.types[graph.schema.ends(number)[0]]
+        check_adjacency(edges.indptr, edges.indices, sources.num_vertices, relation_in(graph, number, where))
     if graph.classes is not None:
         checked_names(graph.classes, graph.num_classes, where)
-    check_vertex_sets(graph, n, where)
+    check_vertex_sets(graph, target.num_vertices, type_in(graph, graph.target, where))
     if graph.links is not None:
-        check_links(graph.links, n, graph.num_edges, where)
+        check_links(graph.links, graph.num_vertices, graph.num_edges, where)
+
+
+def type_in(graph: GraphArrays, number: int, where: str) -> str:
+    """Return what messages call a type of a graph, or the graph where it has but one."""
+    return f"{where}: type {graph.schema.types[number].name}" if graph.typed else where
+
+
+def relation_in(graph: GraphArrays, number: int, where: str) -> str:
+    """Return what messages call a relation of a graph, or the graph where it has but one."""
+    return f"{where}: relation {graph.schema.relations[number]}" if graph.typed else where
 
 
 def check_adjacency(indptr: NDArray[np.int64], indices: NDArray[Any], num_sources: int, where: str) -> None:

@@ -15,17 +15,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gsplit.data.description import open_array, read_description, verify_checksums
-from gsplit.data.ids.kept_ids import verify_ids
-from gsplit.data.memory.opened import OpenFolder
-from gsplit.data.memory.temporary import temporary_of
+from gsplit.data.description import open_array
+from gsplit.data.graph import check_graph
+from gsplit.data.opened import OpenFolder, open_folder
 from gsplit.data.schema import Schema
-from gsplit.data.typed_graph import TypedGraph, check_any_graph, open_graph
+from gsplit.data.typed_graph import TypedGraph
 from gsplit.errors import InputError
 
 FORMAT = "gsplit-layout"
-VERSION = 3
-"""Newest version that is read."""
 FILE = "layout.json"
 
 
@@ -153,20 +150,15 @@ def open_layout(
         [0, 20, 40]
     """
     path = Path(path)
-    description = read_description(path, FILE, FORMAT, VERSION)
-    if verify:
-        verify_checksums(path, description)
-        if "ids" in description:
-            verify_ids(path, description["ids"])
-    graph = open_graph(path, description, typed=typed)
-    several = isinstance(graph, TypedGraph)
+    fields = open_folder(path, FILE, FORMAT, verify=verify, typed=typed)
+    description, graph = fields["description"], fields["graph"]
     counts = [each.num_vertices for each in graph.schema.types]
-    names = [f"permutation.{number}" if several else "permutation" for number in range(len(counts))]
+    names = [f"permutation.{number}" if graph.typed else "permutation" for number in range(len(counts))]
     permutations = tuple(
         open_array(path, name, description, ("int64",), (n,)) for name, n in zip(names, counts, strict=True)
     )
     try:
-        listed = description["offsets"] if several else [description["offsets"]]
+        listed = description["offsets"] if graph.typed else [description["offsets"]]
         offsets = tuple(np.array(each, dtype=np.int64) for each in listed)
         store_checksum = str(description["store"]["checksum"])
         quality = description["quality"]
@@ -180,28 +172,20 @@ def open_layout(
         ascending = each.ndim == 1 and len(each) >= 2 and bool((np.diff(each) >= 0).all())
         if not ascending or each[0] != 0 or each[-1] != n:
             raise InputError(f"{path / FILE} is damaged: offsets must ascend from 0 to {n}")
-    if not _is_quality(quality, len(offsets[0]) - 1) or (several and not _is_of_all(quality, graph.schema)):
+    if not _is_quality(quality, len(offsets[0]) - 1) or (graph.typed and not _is_of_all(quality, graph.schema)):
         raise InputError(f"{path / FILE} is damaged where it says how good the partition is")
     if not _is_presample(description.get("presample")):
         raise InputError(f"{path / FILE} is damaged where it says what was presampled")
     if not trusted:
-        check_any_graph(graph, str(path))
+        check_graph(graph, str(path))
         for name, permutation, n in zip(names, permutations, counts, strict=True):
             if len(permutation) and (permutation.min() < 0 or permutation.max() >= n):
                 raise InputError(f"{path / name}.npy names a vertex outside 0 .. {n - 1}")
             if np.bincount(permutation, minlength=n).max(initial=1) > 1:
                 raise InputError(f"{path / name}.npy names a vertex twice")
-    about: dict[str, Any] = {
-        "path": path,
-        "name": str(description.get("name", path.name)),
-        "checksum": description["checksum"],
-        "store_checksum": store_checksum,
-        "description": description,
-        "graph": graph,
-        "temporary": temporary_of(path),
-    }
-    if several:
-        return TypedLayout(**about, offsets_by_type=offsets, permutations=permutations)
+    fields["store_checksum"] = store_checksum
+    if graph.typed:
+        return TypedLayout(**fields, offsets_by_type=offsets, permutations=permutations)
     n = counts[0]
     positions = _stored(path, description, "positions", n)
     store_indptr = _stored(path, description, "store_indptr", n + 1)
@@ -211,7 +195,7 @@ def open_layout(
         if store_indptr is not None and not (np.diff(store_indptr)[permutations[0]] == np.diff(graph.indptr)).all():
             raise InputError(f"{path / 'store_indptr.npy'} has other in-degrees than indptr.npy")
     return Layout(
-        **about,
+        **fields,
         offsets=offsets[0],
         permutation=permutations[0],
         stored_positions=positions,

@@ -11,18 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gsplit.data.description import read_description, verify_checksums
 from gsplit.data.folders import FolderWriter, writing_folder
-from gsplit.data.graph import BOUNDED_BY, VERTEX_SETS, GraphArrays, Labelled
-from gsplit.data.ids.kept_ids import verify_ids
-from gsplit.data.memory.opened import OpenFolder
-from gsplit.data.memory.temporary import temporary_of
-from gsplit.data.typed_graph import TYPED, TypedGraph, check_any_graph, described, open_graph
+from gsplit.data.graph import BOUNDED_BY, VERTEX_SETS, GraphArrays, Labelled, check_graph, relation_in, type_in
+from gsplit.data.opened import TYPED, OpenFolder, open_folder
 from gsplit.errors import InputError
 
 FORMAT = "gsplit-graph"
-VERSION = 3
-"""Newest version that is read; what is written, :func:`version_of` says."""
 FILE = "graph.json"
 ROWS_AT_ONCE = 1 << 16
 
@@ -54,22 +48,9 @@ def open_store(path: str | os.PathLike[str], *, verify: bool = False, typed: boo
         >>> gsplit.data.open_store("graph", verify=True).graph.num_edges
         40
     """
-    path = Path(path)
-    description = read_description(path, FILE, FORMAT, VERSION)
-    if verify:
-        verify_checksums(path, description)
-        if "ids" in description:
-            verify_ids(path, description["ids"])
-    graph = open_graph(path, description, typed=typed)
-    check_any_graph(graph, str(path))
-    return GraphStore(
-        path=path,
-        name=str(description.get("name", path.name)),
-        checksum=description["checksum"],
-        description=description,
-        graph=graph,
-        temporary=temporary_of(path),
-    )
+    fields = open_folder(Path(path), FILE, FORMAT, verify=verify, typed=typed)
+    check_graph(fields["graph"], str(path))
+    return GraphStore(**fields)
 
 
 def write_store(out: Path | str, graph: GraphArrays, *, name: str, source: str, overwrite: bool = False) -> None:
@@ -84,32 +65,27 @@ def write_store(out: Path | str, graph: GraphArrays, *, name: str, source: str, 
         >>> gsplit.data.open_store("copy").graph.num_edges
         40
     """
-    check_any_graph(graph, source)
-    typed = isinstance(graph, TypedGraph)
-    for each, features in zip(graph.schema.types, graph.features_by_type, strict=True):
-        where = f"{source}: type {each.name}" if typed else source
+    check_graph(graph, source)
+    for number, features in enumerate(graph.features_by_type):
         for begin in range(0, 0 if features is None else len(features), ROWS_AT_ONCE):
             assert features is not None
             rows = features[begin : begin + ROWS_AT_ONCE]
-            check_finite(rows, range(begin, begin + len(rows)), where)
-    for relation, edges in zip(graph.schema.relations, graph.adjacencies, strict=True):
-        where = f"{source}: relation {relation}" if typed else source
+            check_finite(rows, range(begin, begin + len(rows)), type_in(graph, number, source))
+    for number, edges in enumerate(graph.adjacencies):
         if edges.edge_weight is not None and not np.isfinite(edges.edge_weight).all():
-            at = int(np.argmin(np.isfinite(edges.edge_weight)))
+            at, where = int(np.argmin(np.isfinite(edges.edge_weight))), relation_in(graph, number, source)
             raise InputError(f"{where}: edge_weight[{at}] is NaN or infinite; clean the weights first")
     with writing_folder(Path(out), overwrite=overwrite) as writer:
         for number, features in enumerate(graph.features_by_type):
             if features is not None:
-                writer.numbered(number if typed else None).save("features", features)
+                writer.numbered(number if graph.typed else None).save("features", features)
         for number, edges in enumerate(graph.adjacencies):
             for array, values in vars(edges).items():
                 if values is not None:
-                    writer.numbered(number if typed else None).save(array, values)
-        save_labelled(writer.numbered(graph.target if typed else None), graph)
+                    writer.numbered(number if graph.typed else None).save(array, values)
+        save_labelled(writer.numbered(graph.target if graph.typed else None), graph)
         save_links(writer, graph)
-        writer.describe(
-            FILE, {"format": FORMAT, "version": version_of(graph), **describe(graph), "name": name, "source": source}
-        )
+        writer.describe(FILE, {"format": FORMAT, **describe(graph), "name": name, "source": source})
 
 
 def check_finite(
@@ -129,14 +105,6 @@ def check_finite(
         )
 
 
-def version_of(graph: GraphArrays) -> int:
-    """Version of the description of a graph: 2 where it has links, which a reader of version 1 would drop.
-
-    It is 3 where there are several types, or relations.
-    """
-    return TYPED if isinstance(graph, TypedGraph) else 1 if graph.links is None else 2
-
-
 def save_labelled(writer: FolderWriter, labelled: Labelled) -> None:
     """Write labels and vertex sets."""
     writer.save("labels", labelled.labels)
@@ -152,16 +120,42 @@ def save_links(writer: FolderWriter, graph: GraphArrays) -> None:
 
 
 def describe(graph: GraphArrays) -> dict[str, Any]:
-    """Return what a description says of a graph: the counts, so that it can be read without the arrays, and names."""
-    if isinstance(graph, TypedGraph):
-        return described(graph)
+    """Return what a description says of a graph: the counts, so that it can be read without the arrays, and names.
+
+    The version is 2 where it has links, which a reader of version 1 would drop, and 3 where there are several types,
+    or relations.
+    """
     return {
-        "num_vertices": graph.num_vertices,
-        "num_edges": graph.num_edges,
-        "num_features": graph.num_features,
+        "version": TYPED if graph.typed else 1 if graph.links is None else 2,
+        **(_types_described(graph) if graph.typed else _counts_described(graph)),
         "num_classes": graph.num_classes,
         "multi_label": graph.multi_label,
         "regression": graph.regression,
         **({} if graph.classes is None else {"classes": list(graph.classes)}),
         **({} if graph.links is None else {"links": graph.links.described(graph.num_edges)}),
+    }
+
+
+def _counts_described(graph: GraphArrays) -> dict[str, Any]:
+    return {"num_vertices": graph.num_vertices, "num_edges": graph.num_edges, "num_features": graph.num_features}
+
+
+def _types_described(graph: GraphArrays) -> dict[str, Any]:
+    schema = graph.schema
+    return {
+        "types": [
+            {"name": each.name, "vertices": each.num_vertices, "features": None if rows is None else rows.shape[1]}
+            for each, rows in zip(schema.types, graph.features_by_type, strict=True)
+        ],
+        "relations": [
+            {
+                "source": each.source,
+                "name": each.name,
+                "destination": each.destination,
+                "edges": len(edges.indices),
+                "weighted": edges.edge_weight is not None,
+            }
+            for each, edges in zip(schema.relations, graph.adjacencies, strict=True)
+        ],
+        "target": schema.types[graph.target].name,
     }

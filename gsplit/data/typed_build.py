@@ -24,7 +24,7 @@ from gsplit.data.graph import Adjacency, Labelled, check_vertex_sets
 from gsplit.data.importers.source import EdgeChunks, GraphSource, TypedSource, reverse_edges
 from gsplit.data.labels.notes import remark
 from gsplit.data.schema import Relation, Schema
-from gsplit.data.store import FILE, FORMAT, describe, save_labelled, version_of
+from gsplit.data.store import FILE, FORMAT, describe, save_labelled
 from gsplit.data.typed_graph import TypedGraph
 from gsplit.errors import InputError
 
@@ -106,7 +106,7 @@ def _filled(writer: FolderWriter, source: TypedSource, options: BuildOptions) ->
     check_vertex_sets(graph, len(graph.labels), of_target.where, of_target.entry, shown_by(of_target))
     remark(graph, of_target.where)
     remark_unreached(graph, source.where)
-    return {"version": version_of(graph), **describe(graph)}
+    return describe(graph)
 
 
 def _write_relation(

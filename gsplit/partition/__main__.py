@@ -15,6 +15,7 @@ from gsplit import cli
 from gsplit.config.partition import PartitionConfig, ReportConfig
 from gsplit.data import layout, open_layout
 from gsplit.data.description import read_description
+from gsplit.data.opened import VERSION
 from gsplit.errors import InputError
 from gsplit.files import check_form, check_writable, real_path, replace_file
 from gsplit.partition import dry_run, partition, show
@@ -97,7 +98,7 @@ def command(arguments: list[str], prog: str = PROG) -> None:
         return
     measured = partition(config)
     # What auto stood for, and how many parts a file has.
-    made = read_description(config.out, layout.FILE, layout.FORMAT, layout.VERSION)
+    made = read_description(config.out, layout.FILE, layout.FORMAT, VERSION)
     by = f"the file {made['file']}" if made["method"] == "file" else f"{made['method']}, weights {config.weights}"
     if kept := made.get("kept"):
         say(

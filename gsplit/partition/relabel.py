@@ -97,7 +97,6 @@ def write_layout(
             layout.FILE,
             {
                 "format": layout.FORMAT,
-                "version": store.version_of(graph),
                 "name": source.name,
                 **store.describe(graph),
                 **names,

@@ -16,8 +16,8 @@ from gsplit.config.parallel import SAMPLED
 from gsplit.config.rules import Not, refuse_useless
 from gsplit.config.sampling import RULES
 from gsplit.config.train import TrainConfig, save_configurations
-from gsplit.data.memory.opened import OpenFolder
 from gsplit.data.memory.temporary import Temporary
+from gsplit.data.opened import OpenFolder
 from gsplit.engine.objectives.own_loss import LossFunction
 from gsplit.engine.whole.plan_table import plan_table
 from gsplit.errors import InputError

@@ -6,12 +6,22 @@ from pathlib import Path
 
 import numpy as np
 
-from gsplit.data import GraphArrays
-from gsplit.data.build import build_store
+from gsplit.data import GraphArrays, open_store
 from gsplit.data.build_options import BuildOptions
+from gsplit.data.folders import writing_folder
 from gsplit.data.importers.source import GraphSource
+from gsplit.data.typed_build import fill_any_store
 
 ARRAYS = ("indptr", "indices", "features", "labels", "edge_weight", "train_idx", "valid_idx", "test_idx")
+
+
+def build_store(
+    source: GraphSource, out: Path, options: BuildOptions, *, name: str, described_as: str
+) -> GraphArrays:
+    """The graph of the store made of a source."""
+    with writing_folder(out) as writer:
+        fill_any_store(writer, source, options, name=name, described_as=described_as)
+    return open_store(out).graph
 
 
 def build(source: GraphSource, folder: Path, **options) -> GraphArrays:

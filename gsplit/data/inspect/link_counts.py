@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from gsplit.data.graph import GraphArrays, row_ranges
 from gsplit.data.layout import Layout
 from gsplit.data.links.edge_sets import EDGE_SETS, PAIRS_AT_ONCE, Links, pair_keys, pairs_in_two
-from gsplit.data.memory.opened import OpenFolder
+from gsplit.data.opened import OpenFolder
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,7 +18,7 @@ from gsplit.data.inspect.leaks import Leaks, leaks_of
 from gsplit.data.inspect.link_counts import LinkCounts, link_counts
 from gsplit.data.inspect.structure import Structure, structure_of
 from gsplit.data.layout import Layout
-from gsplit.data.memory.opened import OpenFolder
+from gsplit.data.opened import OpenFolder
 
 
 @dataclass(frozen=True, kw_only=True)

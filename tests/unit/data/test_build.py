@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.graphs import random_graph
+from support.stores import build_store
 
 import gsplit._core as _core
 from gsplit.data import adjacency, open_store, write_store
 from gsplit.data.adjacency import Tally
-from gsplit.data.build import build_store
 from gsplit.data.build_options import BuildOptions
 from gsplit.data.columns.assembled import Assembled, FeatureBlock, FeatureColumn
 from gsplit.data.importers import source as source_module

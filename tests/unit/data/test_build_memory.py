@@ -13,9 +13,10 @@ import sys
 from pathlib import Path
 import numpy as np
 from gsplit.data import adjacency
-from gsplit.data.build import build_store
 from gsplit.data.build_options import BuildOptions
+from gsplit.data.folders import writing_folder
 from gsplit.data.importers.source import EdgeChunk, EdgeChunks, GraphSource
+from gsplit.data.typed_build import fill_any_store
 
 adjacency.BUCKET_EDGES = 1 << 17
 def chunks():
@@ -25,7 +26,8 @@ def chunks():
         yield EdgeChunk(source=source, destination=destination, weight=np.ones(1 << 16, np.float32))
 
 source = GraphSource(name="x", edges=EdgeChunks(chunks=chunks, weighted=True), num_vertices=None)
-build_store(source, Path(sys.argv[1]), BuildOptions(duplicates="keep"), name="x", described_as="x")
+with writing_folder(Path(sys.argv[1])) as writer:
+    fill_any_store(writer, source, BuildOptions(duplicates="keep"), name="x", described_as="x")
 print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")))
 """
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from sklearn.model_selection import train_test_split
 from support.graphs import lay_out, random_graph
+from support.stores import build_store
 
 from gsplit.data import open_layout, open_store, write_store
-from gsplit.data.build import build_store
 from gsplit.data.build_options import BuildOptions
 from gsplit.data.exporters import export
 from gsplit.data.importers import load_source

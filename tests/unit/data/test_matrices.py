@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import scipy.io
 import scipy.sparse
+from support.stores import build_store
 
-from gsplit.data.build import build_store
 from gsplit.data.build_options import BuildOptions
 from gsplit.data.importers import load_source
 from gsplit.errors import InputError

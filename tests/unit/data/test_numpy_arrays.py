@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from support.stores import build_store
 
-from gsplit.data.build import build_store
 from gsplit.data.build_options import BuildOptions
 from gsplit.data.importers import load_source
 from gsplit.errors import InputError

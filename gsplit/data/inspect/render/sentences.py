@@ -12,7 +12,7 @@ from gsplit.data.inspect.overview import Overview
 from gsplit.data.inspect.render.cells import number, share
 from gsplit.data.layout import Layout
 from gsplit.data.links.supervision import link_facts
-from gsplit.data.memory.opened import OpenFolder
+from gsplit.data.opened import OpenFolder
 from gsplit.data.store import GraphStore
 from gsplit.data.typed_graph import TypedGraph
 

@@ -12,7 +12,7 @@ from gsplit.data.inspect.label_counts import label_counts
 from gsplit.data.inspect.render.lines import text_table
 from gsplit.data.inspect.render.sentences import partition, targets, title
 from gsplit.data.layout import TypedLayout
-from gsplit.data.memory.opened import OpenFolder
+from gsplit.data.opened import OpenFolder
 from gsplit.data.typed_graph import TypedGraph
 
 
