@@ -37,7 +37,7 @@ from numpy.typing import NDArray
 
 import gsplit._core as _core
 from gsplit.data.graph import GraphArrays
-from gsplit.data.synthetic.plain import class_features, deal_classes, label_block
+from gsplit.data.synthetic.plain import blur, class_features, deal_classes, label_block, stream
 
 QUARTERS = 4
 BRANCHING = 4
@@ -142,7 +142,7 @@ CHUNK = 1 << 22
 """Edges drawn at once."""
 
 EDGES, TARGETS, LABELS, SHUFFLE, FEATURES = range(5)
-"""Streams of random numbers, so that what is drawn of one does not change another."""
+"""Streams of random numbers."""
 
 
 def generate_calibrated(preset: Calibrated, *, seed: int = 0, features: bool = True) -> GraphArrays:
@@ -153,24 +153,23 @@ def generate_calibrated(preset: Calibrated, *, seed: int = 0, features: bool = T
     """
     line = Line(preset.num_vertices, leaf_size=preset.leaf_size, community_leaves=preset.community_leaves)
     n = preset.num_vertices
-    shuffle = _stream(seed, SHUFFLE).permutation(n).astype(np.int32)
-    sources, destinations = _edges(preset, line, shuffle, _stream(seed, EDGES))
+    shuffle = stream(seed, SHUFFLE).permutation(n).astype(np.int32)
+    sources, destinations = _edges(preset, line, shuffle, stream(seed, EDGES))
     indptr, indices = _core.csc_from_edges(sources, destinations, n, True)
     del sources, destinations
     # The class of a block of at most a community: targets that focus on a few of them still see most classes.
     size = label_block(n, [s for s in line.sizes.tolist() if s <= line.community], preset.num_classes)
     number, block_of = line.blocks(size)
-    random = _stream(seed, LABELS)
+    random = stream(seed, LABELS)
     classes = deal_classes(number * QUARTERS, preset.num_classes, random)[block_of]
-    impure = random.random(n) >= preset.label_purity
-    classes[impure] = random.integers(0, preset.num_classes, int(impure.sum()))
+    blur(classes, preset.num_classes, preset.label_purity, random)
     labels = np.empty(n, np.int64)
     labels[shuffle] = classes
-    del block_of, classes, impure
+    del block_of, classes
     features_ND = None
     if features:
-        features_ND = class_features(labels, preset.num_classes, preset.num_features, _stream(seed, FEATURES))
-    vertex_sets = [shuffle[places] for places in vertex_sets_of(preset, line, _stream(seed, TARGETS))]
+        features_ND = class_features(labels, preset.num_classes, preset.num_features, stream(seed, FEATURES))
+    vertex_sets = [shuffle[places] for places in vertex_sets_of(preset, line, stream(seed, TARGETS))]
     train_idx, valid_idx, test_idx = (np.sort(ids).astype(np.int64) for ids in vertex_sets)
     if preset.labelled_share < 1:
         labelled = np.zeros(n, np.bool_)
@@ -188,10 +187,6 @@ def generate_calibrated(preset: Calibrated, *, seed: int = 0, features: bool = T
         test_idx=test_idx,
         num_classes=preset.num_classes,
     )
-
-
-def _stream(seed: int, number: int) -> np.random.Generator:
-    return np.random.Generator(np.random.PCG64([seed, number]))
 
 
 def _edges(

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import gsplit._core as _core
-from gsplit.data.graph import GraphArrays
+from gsplit.data.graph import VERTEX_SETS, GraphArrays
 
 BLOCKS_PER_CLASS = 2
 SIGNAL = 0.16
@@ -50,6 +50,27 @@ def class_features(
     for first in range(0, len(labels), ROWS):
         features_ND[first : first + ROWS] += means_CD[labels[first : first + ROWS]]
     return features_ND
+
+
+def blur(classes: NDArray[np.int64], num_classes: int, purity: float, random: np.random.Generator) -> None:
+    """Give all of the classes [n] but a share ``purity`` a random value."""
+    impure = random.random(len(classes)) >= purity
+    classes[impure] = random.integers(0, num_classes, int(impure.sum()))
+
+
+def random_vertex_sets(
+    n: int, train_share: float, valid_share: float, random: np.random.Generator
+) -> dict[str, NDArray[np.int64]]:
+    """``train_idx``, ``valid_idx`` and, of all others, ``test_idx``, by their shares of n vertices."""
+    order = random.permutation(n)
+    train, valid = int(n * train_share), int(n * (train_share + valid_share))
+    sets = order[:train], order[train:valid], order[valid:]
+    return {f"{name}_idx": np.sort(ids) for name, ids in zip(VERTEX_SETS, sets, strict=True)}
+
+
+def stream(seed: int, number: int) -> np.random.Generator:
+    """One of several streams of random numbers, so that what is drawn of one does not change another."""
+    return np.random.Generator(np.random.PCG64([seed, number]))
 
 
 BRANCHING = 8
@@ -89,18 +110,14 @@ def generate(preset: Preset, *, seed: int = 0) -> GraphArrays:
     labels = np.empty(n, np.int64)
     labels[shuffle] = _labels(preset, sizes, random)
     features_ND = class_features(labels, preset.num_classes, preset.num_features, random)
-    order = random.permutation(n)
-    train, valid = int(n * preset.train_share), int(n * (preset.train_share + preset.valid_share))
     return GraphArrays(
         indptr=indptr,
         indices=indices,
         features=features_ND,
         labels=labels,
         edge_weight=None,
-        train_idx=np.sort(order[:train]),
-        valid_idx=np.sort(order[train:valid]),
-        test_idx=np.sort(order[valid:]),
         num_classes=preset.num_classes,
+        **random_vertex_sets(n, preset.train_share, preset.valid_share, random),
     )
 
 

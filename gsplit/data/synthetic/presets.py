@@ -205,15 +205,6 @@ def choose(text: str, presets: Mapping[str, Shape] = PRESETS) -> Choice:
     return Choice(name=name, scale=scale, preset=preset if scale == 1 else _shrunk(preset, scale, text))
 
 
-def generate_preset(name: str, *, seed: int = 0, features: bool = True) -> GraphArrays:
-    """Make the synthetic graph of a preset, ``?scale=`` included; it is the same for the same seed.
-
-    Raises:
-        InputError: as :func:`choose`.
-    """
-    return choose(name).generate(seed=seed, features=features)
-
-
 def _scale(value: str, text: str) -> float:
     try:
         scale = float(value)

@@ -20,13 +20,13 @@ from numpy.typing import NDArray
 
 from gsplit.data.graph import Adjacency
 from gsplit.data.schema import Relation, Schema, VertexType
-from gsplit.data.synthetic.plain import class_features
+from gsplit.data.synthetic.plain import blur, class_features, random_vertex_sets, stream
 from gsplit.data.typed_graph import TypedGraph
 
 SIZE_TAIL, SIZE_LEAST = 1.5, 0.3
 """Exponent of the Pareto distribution of the communities' sizes, and what is added to each draw."""
 TYPES, EDGES, LABELS, FEATURES = range(4)
-"""Streams of random numbers, so that what is drawn of one does not change another."""
+"""Streams of random numbers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,9 +103,9 @@ def generate_typed(preset: Typed, *, seed: int = 0, features: bool = True) -> Ty
         seed: of all draws.
         features: whether to make them, float32; the rest is the same without.
     """
-    random = _stream(seed, TYPES)
+    random = stream(seed, TYPES)
     lines = {each.name: _Line(each.num_vertices, preset.communities, random) for each in preset.types}
-    random = _stream(seed, EDGES)
+    random = stream(seed, EDGES)
     found: dict[Relation, Adjacency] = {}
     reverses: dict[Relation, Adjacency] = {}
     for each in preset.relations:
@@ -124,19 +124,17 @@ def generate_typed(preset: Typed, *, seed: int = 0, features: bool = True) -> Ty
         found[relation] = _adjacency(source, destination, counts)
     found |= reverses
     target = lines[preset.types[0].name]
-    random = _stream(seed, LABELS)
+    random = stream(seed, LABELS)
     classes = target.community.copy()
-    impure = random.random(target.n) >= preset.label_purity
-    classes[impure] = random.integers(0, preset.communities, int(impure.sum()))
+    blur(classes, preset.communities, preset.label_purity, random)
     labels = np.empty(target.n, np.int64)
     labels[target.shuffle] = classes
-    order = random.permutation(target.n)
-    train, valid = (int(target.n * share) for share in (preset.train_share, preset.train_share + preset.valid_share))
+    sets = random_vertex_sets(target.n, preset.train_share, preset.valid_share, random)
     rows: list[NDArray[np.float32] | None] = [None] * len(lines)
     for number, line in enumerate(lines.values() if features else ()):
         communities = np.empty(line.n, np.int64)
         communities[line.shuffle] = line.community
-        random = _stream(seed, FEATURES + number)
+        random = stream(seed, FEATURES + number)
         rows[number] = class_features(communities, preset.communities, preset.num_features, random)
     return TypedGraph(
         schema=Schema(preset.types, tuple(found)),
@@ -144,15 +142,9 @@ def generate_typed(preset: Typed, *, seed: int = 0, features: bool = True) -> Ty
         adjacencies=tuple(found.values()),
         features_by_type=tuple(rows),
         labels=labels,
-        train_idx=np.sort(order[:train]),
-        valid_idx=np.sort(order[train:valid]),
-        test_idx=np.sort(order[valid:]),
         num_classes=preset.communities,
+        **sets,
     )
-
-
-def _stream(seed: int, number: int) -> np.random.Generator:
-    return np.random.Generator(np.random.PCG64([seed, number]))
 
 
 def _edges(

@@ -11,7 +11,7 @@ from experiments.paper.presets import counts_of
 from experiments.shared.ownership import relabelled
 from gsplit.data.graph import check_graph
 from gsplit.data.importers import load_source
-from gsplit.data.synthetic import PRESETS, Calibrated, choose, generate_preset
+from gsplit.data.synthetic import PRESETS, Calibrated, choose
 from gsplit.errors import InputError
 from gsplit.partition.methods import assign
 from gsplit.partition.problem import Problem
@@ -67,29 +67,29 @@ def test_symmetric_without_loops_or_duplicates(choice, graph):
 
 def test_the_seed_decides_and_features_are_drawn_apart():
     text = "products?scale=0.005"
-    first, bare, other = (generate_preset(text, seed=s, features=f) for s, f in ((3, True), (3, False), (4, False)))
+    first, bare, other = (choose(text).generate(seed=s, features=f) for s, f in ((3, True), (3, False), (4, False)))
     assert first.features.shape == (first.num_vertices, 100)
     assert bare.features is None
     for name in ("indptr", "indices", "labels", "train_idx", "valid_idx", "test_idx"):
         assert np.array_equal(getattr(first, name), getattr(bare, name))
         assert not np.array_equal(getattr(first, name), getattr(other, name))
-    assert np.array_equal(first.features, generate_preset(text, seed=3).features)
+    assert np.array_equal(first.features, choose(text).generate(seed=3).features)
 
 
 def test_splits_and_labels():
-    graph = generate_preset("products?scale=0.005", features=False)
+    graph = choose("products?scale=0.005").generate(features=False)
     vertex_sets = np.concatenate([graph.train_idx, graph.valid_idx, graph.test_idx])
     assert np.sort(vertex_sets).tolist() == list(range(graph.num_vertices))
     assert graph.labels.min() == 0
     # As in ogbn-papers100M, few vertices have a label at all.
-    graph = generate_preset("papers?scale=0.0008", features=False)
+    graph = choose("papers?scale=0.0008").generate(features=False)
     vertex_sets = np.concatenate([graph.train_idx, graph.valid_idx, graph.test_idx])
     assert np.flatnonzero(graph.labels >= 0).tolist() == np.sort(vertex_sets).tolist()
     assert len(vertex_sets) == int(0.01393 * graph.num_vertices)
 
 
 def test_labels_need_the_graph():
-    graph = generate_preset("products?scale=0.01", seed=0)
+    graph = choose("products?scale=0.01").generate(seed=0)
     to = np.repeat(np.arange(graph.num_vertices), np.diff(graph.indptr))
     average_ND = (
         np.stack([np.bincount(to, column[graph.indices], graph.num_vertices) for column in graph.features.T], axis=1)

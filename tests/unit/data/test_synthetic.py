@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from gsplit import _core
 from gsplit.data.graph import check_graph
-from gsplit.data.synthetic import PRESETS, Preset, generate, generate_preset
+from gsplit.data.synthetic import PRESETS, Preset, choose, generate
 from gsplit.errors import InputError
 
 
 @pytest.fixture(scope="module", params=[("tiny", 0), ("small", 0), ("small", 1)], ids=str)
 def graph(request):
     name, seed = request.param
-    return generate_preset(name, seed=seed)
+    return choose(name).generate(seed=seed)
 
 
 def arrays(graph):
@@ -38,7 +38,7 @@ def destinations(graph):
 
 
 def test_the_seed_decides():
-    first, again, other = (generate_preset("tiny", seed=seed) for seed in (3, 3, 4))
+    first, again, other = (choose("tiny").generate(seed=seed) for seed in (3, 3, 4))
     assert all(np.array_equal(a, b) for a, b in zip(arrays(first), arrays(again), strict=True))
     assert not any(np.array_equal(a, b) for a, b in zip(arrays(first), arrays(other), strict=True))
 
@@ -109,7 +109,7 @@ def test_a_graph_of_few_vertices():
 
 def test_unknown_preset():
     with pytest.raises(InputError, match="unknown preset 'vast'; choose one of tiny, small"):
-        generate_preset("vast")
+        choose("vast")
 
 
 # Edge lists to CSC: sets of (source, destination) pairs are the reference.
