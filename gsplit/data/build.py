@@ -28,10 +28,10 @@ from gsplit.data.ids import kept_ids
 from gsplit.data.ids.named_ids import IDS_AT_ONCE
 from gsplit.data.importers.arrays import check_class_count, clean_labels, entry_of, integers, numbers_to_regress
 from gsplit.data.importers.source import EdgeChunks, GraphSource
+from gsplit.data.inspect.concerns import class_concerns, unreached_types
+from gsplit.data.inspect.label_counts import label_counts
 from gsplit.data.labels.class_names import checked_names
-from gsplit.data.labels.notes import remark
-from gsplit.data.labels.random_sets import random_sets
-from gsplit.data.labels.time_sets import check_bounds, sets_by_time
+from gsplit.data.labels.vertex_sets import check_bounds, random_sets, sets_by_time
 from gsplit.data.links.edge_sets import Links, check_ends, check_links, check_pairs, check_rows
 from gsplit.data.links.hard_negatives import matched_rows, write_hard_negatives
 from gsplit.data.links.held_out import HeldOut, Withheld
@@ -41,6 +41,9 @@ from gsplit.data.links.time_edges import TimedEdges
 from gsplit.data.repeats import OUTCOMES, counted, resolved
 from gsplit.data.store import FILE, FORMAT, describe, save_labelled, save_links
 from gsplit.errors import InputError
+
+LEVELS = {"unreached types": logging.WARNING, "one class": logging.WARNING, "empty classes": logging.INFO}
+"""Levels of what is said when a store is made, by the kind of concern."""
 
 logger = logging.getLogger(__name__)
 
@@ -354,3 +357,33 @@ def report(source: GraphSource, tally: Tally, cleaning: Cleaning) -> None:
         cleaning.undirected or cleaning.self_loops != "keep"
     ):
         logger.info("%s: there was nothing to drop or add", where)
+
+
+def remark(graph: GraphArrays, where: str) -> None:
+    """Say what is odd about classes and types, and whether there is nothing to train on; links are trained on, too.
+
+    Args:
+        graph: with checked labels and vertex sets.
+        where: what messages call the source.
+    """
+    concerns = list(unreached_types(graph))
+    if graph.num_classes and not graph.regression:
+        concerns += class_concerns(graph, label_counts(graph))
+    for concern in concerns:
+        if (level := LEVELS.get(concern.kind)) is not None:
+            logger.log(level, "%s: %s", where, concern.text)
+    if any(len(graph.vertex_set(name)) for name in VERTEX_SETS):
+        if not len(graph.train_idx):
+            logger.warning("%s: no vertex is in the training set; --train FILE names some", where)
+    elif graph.num_classes and graph.links is None:
+        logger.warning(
+            "%s: there are no training, validation and test vertices, so nothing can be trained yet; --split "
+            "0.6,0.2,0.2 draws some, --split-file FILE or --train FILE names them",
+            where,
+        )
+    elif graph.links is None:
+        logger.info(
+            "%s: there are no labels and no training vertices; to train, give --labels FILE, and --split "
+            "0.6,0.2,0.2, --split-file FILE or --train FILE",
+            where,
+        )

@@ -2,17 +2,42 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from gsplit.config.fields import Accepted, Checked, Range
 from gsplit.data.edge_history import Rule
-from gsplit.data.labels.random_sets import check_shares
 from gsplit.data.links.held_out import Leaks
-from gsplit.data.links.random_edges import check_edge_shares
 from gsplit.errors import InputError
 
 FeatureDtype = Literal["float32", "float16", "float64"]
+
+
+def check_shares(shares: Sequence[float | str]) -> None:
+    """Raise InputError for other than three shares, at most 1 together; none are no mistake, nor are two bounds."""
+    if not (len(shares) in (0, 2) or 0 < _sum_of_three(shares) < 1.0001):
+        raise InputError(f"--split takes the shares of train, valid and test, at most 1 in all, not {_given(shares)}")
+
+
+def check_edge_shares(shares: Sequence[float | str]) -> None:
+    """Raise InputError for other than three shares, 1 together and not all of the first, likewise."""
+    if not (len(shares) in (0, 2) or (abs(_sum_of_three(shares) - 1) < 1e-6 and float(shares[0]) < 1)):
+        raise InputError(
+            f"--edge-split takes the shares of train, valid and test, such as 0.85,0.05,0.1, which add up to 1, not "
+            f"{_given(shares)}"
+        )
+
+
+def _sum_of_three(shares: Sequence[float | str]) -> float:
+    """The sum of three numbers from 0 on, else NaN."""
+    numbers = [share for share in shares if not isinstance(share, str) and share >= 0]
+    return sum(numbers) if len(shares) == len(numbers) == 3 else math.nan
+
+
+def _given(shares: Sequence[float | str]) -> str:
+    return ",".join(share if isinstance(share, str) else f"{share:g}" for share in shares)
 
 
 @dataclass(frozen=True, kw_only=True)

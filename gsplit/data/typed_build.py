@@ -6,7 +6,6 @@ type and one relation becomes a store of one type, as if it had never had a name
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any
@@ -15,14 +14,22 @@ import numpy as np
 
 from gsplit.config.fields import flag_of
 from gsplit.data.adjacency import check_num_vertices, write_adjacency
-from gsplit.data.build import check_features, check_split, edges_by_rule, fill_store, labelled_of, report, shown_by
+from gsplit.data.build import (
+    check_features,
+    check_split,
+    edges_by_rule,
+    fill_store,
+    labelled_of,
+    remark,
+    report,
+    shown_by,
+)
 from gsplit.data.build_options import BuildOptions
 from gsplit.data.cleaning import Cleaning
 from gsplit.data.columns.written import write_features
 from gsplit.data.folders import FolderWriter
 from gsplit.data.graph import Adjacency, Labelled, check_vertex_sets
 from gsplit.data.importers.source import EdgeChunks, GraphSource, TypedSource, reverse_edges
-from gsplit.data.labels.notes import remark
 from gsplit.data.schema import Relation, Schema
 from gsplit.data.store import FILE, FORMAT, describe, save_labelled
 from gsplit.data.typed_graph import TypedGraph
@@ -32,8 +39,6 @@ REVERSE = "rev_"
 """What the name of a reverse relation begins with, as PyG's ``ToUndirected`` has it."""
 OF_ONE_TYPE = ("undirected", "edge_split", "leaks", "message_edges", "supervision", "num_vertices")
 """Options that graphs of several types do not have."""
-
-logger = logging.getLogger(__name__)
 
 
 def fill_any_store(
@@ -105,7 +110,6 @@ def _filled(writer: FolderWriter, source: TypedSource, options: BuildOptions) ->
     of_target = source.types[schema.types[target].name]
     check_vertex_sets(graph, len(graph.labels), of_target.where, of_target.entry, shown_by(of_target))
     remark(graph, of_target.where)
-    remark_unreached(graph, source.where)
     return describe(graph)
 
 
@@ -190,18 +194,3 @@ def _labelled(source: TypedSource, options: BuildOptions) -> Labelled:
         raise InputError(f"{source.where}: the type {target} has labels, but no vertices")
     check_split(vertices, options)
     return labelled_of(vertices, vertices.num_vertices, options)
-
-
-def remark_unreached(graph: TypedGraph, where: str) -> None:
-    """Warn of types that no path of relations leads from to the target: they are never sampled."""
-    target = graph.schema.types[graph.target].name
-    hops = graph.schema.hops_to(graph.target)
-    unreached = [name for name, hop in zip(graph.schema.type_names, hops, strict=True) if hop is None]
-    if unreached:
-        logger.warning(
-            "%s: no path of relations leads from %s to %s, which has the labels, so they are never sampled; "
-            "--reverse adds a reverse relation for each",
-            where,
-            " and ".join(unreached),
-            target,
-        )

@@ -16,7 +16,7 @@ from gsplit.data.importers.tables.column_kinds import column_of_times, times_in
 from gsplit.data.importers.tables.column_names import named_column, named_columns, shown_column, shown_names
 from gsplit.data.importers.tables.table import Table, open_table, read_exactly
 from gsplit.data.importers.tables.text_rules import TextRules
-from gsplit.data.labels.time_sets import Times
+from gsplit.data.labels.vertex_sets import Times
 from gsplit.errors import InputError
 
 logger = logging.getLogger(__name__)

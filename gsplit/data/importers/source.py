@@ -19,7 +19,7 @@ from gsplit.data.edge_history import EdgeHistory
 from gsplit.data.graph import VERTEX_SETS, GraphArrays
 from gsplit.data.ids.vertex_ids import KeepsIds
 from gsplit.data.importers.tables.text_rules import TableRules
-from gsplit.data.labels.time_sets import Times
+from gsplit.data.labels.vertex_sets import Times
 from gsplit.data.links.edge_sets import Links
 from gsplit.data.schema import Relation, Schema, VertexType
 from gsplit.data.typed_graph import TypedGraph

@@ -164,6 +164,20 @@ def class_concerns(graph: GraphArrays, labels: LabelCounts) -> Iterator[Concern]
         )
 
 
+def unreached_types(graph: GraphArrays) -> Iterator[Concern]:
+    """Types that no path of relations leads from to the target."""
+    schema = graph.schema
+    hops = schema.hops_to(graph.target)
+    unreached = [name for name, hop in zip(schema.type_names, hops, strict=True) if hop is None]
+    if unreached:
+        yield Concern(
+            kind="unreached types",
+            text=f"no path of relations leads from {' and '.join(unreached)} to {schema.type_names[graph.target]}, "
+            "which has the labels, so they are never sampled; --reverse of gsplit import adds a reverse relation for "
+            "each",
+        )
+
+
 def _of_structure(graph: GraphArrays, structure: Structure, names: NamesInLines) -> Iterator[Concern]:
     deaf = structure.train_without_in_edges
     hint = "" if structure.both_ways else "; --undirected of gsplit import would add the reverse of every edge"

@@ -22,22 +22,6 @@ Hashes = Callable[[NDArray[Any]], NDArray[np.uint64]]
 """Function from vertices [...] to hashes [...] of what they are called."""
 
 
-def check_edge_shares(shares: Sequence[float | str]) -> None:
-    """Check the shares of the training, validation and test pairs; none at all are no mistake, nor are two bounds.
-
-    Raises:
-        InputError: for other than three numbers from 0 on that add up to 1.
-    """
-    numbers = [share for share in shares if not isinstance(share, str)]
-    good = len(numbers) == 3 and min(numbers) >= 0 and abs(sum(numbers) - 1) < 1e-6 and numbers[0] < 1
-    if len(shares) not in (0, 2) and not (good and len(shares) == 3):
-        given = ",".join(share if isinstance(share, str) else f"{share:g}" for share in shares)
-        raise InputError(
-            f"--edge-split takes the shares of train, valid and test, such as 0.85,0.05,0.1, which add up to 1, not "
-            f"{given}"
-        )
-
-
 class RandomEdges:
     """Validation and test pairs, drawn and taken out of the message edges while these are read.
 

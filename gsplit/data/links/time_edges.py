@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gsplit.data.labels.time_sets import Times
+from gsplit.data.labels.vertex_sets import Times
 from gsplit.data.links.edge_sets import Links
 from gsplit.data.links.held_out import unordered_keys
 from gsplit.errors import InputError

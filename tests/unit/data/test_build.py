@@ -29,7 +29,7 @@ from gsplit.data.importers.source import (
     graph_source,
 )
 from gsplit.data.inspect.structure import structure_of
-from gsplit.data.labels.random_sets import random_sets
+from gsplit.data.labels.vertex_sets import random_sets
 from gsplit.errors import InputError
 
 

@@ -17,7 +17,7 @@ from gsplit.data.build_options import BuildOptions
 from gsplit.data.exporters import export
 from gsplit.data.importers import load_source
 from gsplit.data.importers.source import GraphSource, array_edges
-from gsplit.data.labels.random_sets import counts_by_class, random_sets
+from gsplit.data.labels.vertex_sets import counts_by_class, random_sets
 from gsplit.errors import InputError
 
 NAMES = ("cat", 'Größe, »quoted"', "3")

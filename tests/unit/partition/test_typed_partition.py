@@ -237,7 +237,7 @@ def test_info_tells_types_and_relations(tmp_path, capsys):
         r"place +2 +none +no path",
         r"author writes paper +3 +no +0\.8 +0\.5 +2 +2",
         r"author is at place +2 +no +1\.0 +1 +2 +1",
-        r"! no path of relations leads from place to paper: they are never sampled; .*--reverse",
+        r"! no path of relations leads from place to paper, which has the labels, so .* --reverse",
         r"labels: 2 classes, train/valid/test 2/0/1",
     ):
         assert re.search(line, printed), line

@@ -27,7 +27,7 @@ from gsplit.data.importers.tables.column_names import flag_value, kinds_by_colum
 from gsplit.data.importers.tables.table import open_table
 from gsplit.data.importers.tables.text_rules import TableRules, TextRules
 from gsplit.data.importers.tables.text_tables import TextTable
-from gsplit.data.labels.replaced_sets import replaced_sets
+from gsplit.data.labels.vertex_sets import replaced_sets
 from gsplit.errors import InputError
 
 

@@ -27,7 +27,7 @@ from gsplit.data.importers.tables.gaps import USUAL, Gaps
 from gsplit.data.importers.tables.table import is_numeric, open_table
 from gsplit.data.importers.tables.text_tables import TextTable
 from gsplit.data.labels.class_names import SHOWN
-from gsplit.data.labels.time_sets import Times
+from gsplit.data.labels.vertex_sets import Times
 from gsplit.errors import InputError
 
 MEMBER = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|\d+|None|null|nan|NaN""")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Collection, Iterator, Sequence
 
+from gsplit.data.inspect.concerns import Concern
 from gsplit.data.inspect.overview import Overview
 from gsplit.data.inspect.render import cells, sentences
 from gsplit.data.layout import Layout
@@ -95,17 +96,19 @@ def lines(seen: Overview, *, verified: bool = False) -> Iterator[str]:
     if isinstance(seen.opened, Layout):
         yield from ("", f"partition: {sentences.partition(seen.opened)}")
         yield from _lines_of(cells.quality_table(seen.opened), right=())
-    yield from ("", *_concerns(seen))
-
-
-def _concerns(seen: Overview) -> Iterator[str]:
+    yield ""
     if seen.leaks.left_out:
         yield f"features that give the label away were not looked for: {seen.leaks.left_out}"
-    if not seen.concerns:
+    yield from odd_things(seen.concerns)
+
+
+def odd_things(found: Sequence[Concern]) -> Iterator[str]:
+    """The lines of what is odd."""
+    if not found:
         yield "nothing odd was found"
         return
-    yield f"{len(seen.concerns)} odd thing{'s' if len(seen.concerns) > 1 else ''}:"
-    yield from (f"  ! {concern.text}" for concern in seen.concerns)
+    yield f"{len(found)} odd thing{'s' if len(found) > 1 else ''}:"
+    yield from (f"  ! {concern.text}" for concern in found)
 
 
 def _lines_of(

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from gsplit.data.graph import Adjacency
-from gsplit.data.inspect.concerns import class_concerns
+from gsplit.data.inspect.concerns import class_concerns, unreached_types
 from gsplit.data.inspect.label_counts import label_counts
-from gsplit.data.inspect.render.lines import text_table
+from gsplit.data.inspect.render.lines import odd_things, text_table
 from gsplit.data.inspect.render.sentences import partition, targets, title
 from gsplit.data.layout import TypedLayout
 from gsplit.data.opened import OpenFolder
@@ -51,7 +51,7 @@ def typed_lines(opened: OpenFolder, *, verified: bool = False) -> Iterator[str]:
         yield from ("", f"partition: {partition(opened)}")
         yield from _quality(opened)
     yield ""
-    yield from _odd(graph, hops)
+    yield from odd_things([*class_concerns(graph, label_counts(graph)), *unreached_types(graph)])
 
 
 def _degrees(edges: Adjacency) -> list[str]:
@@ -90,18 +90,3 @@ def _quality(layout: TypedLayout) -> Iterator[str]:
         [[name, f"{of['edge_cut']:,}", f"{of['local_edges']:.4f}"] for name, of in quality["relations"].items()],
         right=(1, 2),
     )
-
-
-def _odd(graph: TypedGraph, hops: list[int | None]) -> Iterator[str]:
-    """What is odd: types that are never reached, and labels."""
-    unreached = [each.name for each, hop in zip(graph.schema.types, hops, strict=True) if hop is None]
-    found = [concern.text for concern in class_concerns(graph, label_counts(graph))]
-    if unreached:
-        target = graph.schema.types[graph.target].name
-        found.append(
-            f"no path of relations leads from {' and '.join(unreached)} to {target}: they are never sampled; "
-            "gsplit import --reverse adds reverse relations"
-        )
-    if found:
-        yield f"{len(found)} odd thing{'s' if len(found) > 1 else ''}:"
-    yield from (f"  ! {text}" for text in found) if found else ("nothing odd was found",)
