@@ -34,7 +34,7 @@ from gsplit.data.labels.class_names import checked_names
 from gsplit.data.labels.vertex_sets import check_bounds, random_sets, sets_by_time
 from gsplit.data.links.edge_sets import Links, check_ends, check_links, check_pairs, check_rows
 from gsplit.data.links.hard_negatives import matched_rows, write_hard_negatives
-from gsplit.data.links.held_out import HeldOut, Withheld
+from gsplit.data.links.held_out import HeldOut, Outcome, Withheld
 from gsplit.data.links.random_edges import Hashes, RandomEdges, hashes_of_ids, hashes_of_numbers
 from gsplit.data.links.supervision import Share, Supervised
 from gsplit.data.links.time_edges import TimedEdges
@@ -86,12 +86,12 @@ def fill_store(
         undirected=options.undirected, self_loops=options.self_loops, duplicates=rule, withheld=withheld
     )
     indptr, tally = write_adjacency(writer, source, n, cleaning)
-    links = None
+    links, outcome = None, None
     if withheld is not None:
         if source.links is not None:
             check_ends(source.links, len(indptr) - 1, source.row)
-        links = withheld.links(source.where)
-        links = _with_rows(links, source, indptr, writer.mapped("indices"))
+        outcome = withheld.outcome(source.where)
+        links = _with_rows(outcome.links, source, indptr, writer.mapped("indices"))
     if source.maybe_header is not None and options.num_vertices is None:
         _check_header(source.maybe_header, indptr, writer.mapped("indices"))
     labelled = labelled or labelled_of(source, len(indptr) - 1, options)
@@ -113,8 +113,8 @@ def fill_store(
             write_hard_negatives(writer, source.hard_pairs, trained, graph.num_vertices)
     check_vertex_sets(graph, graph.num_vertices, source.where, source.entry, shown_by(source))
     header = {"format": FORMAT, **describe(graph), "name": name, "source": described_as}
-    if withheld is not None:
-        facts, before = withheld.described(), source.link_facts
+    if outcome is not None:
+        facts, before = outcome.facts, source.link_facts
         header["links"] |= {**before, **facts}
         if options.message_edges == "all":
             header["links"].pop("message", None)
@@ -131,7 +131,7 @@ def fill_store(
     if source.grown_from:
         header["grown_from"] = list(source.grown_from)
     writer.describe(FILE, header)
-    report(source, tally, cleaning)
+    report(source, tally, cleaning, outcome)
     remark(graph, source.where)
 
 
@@ -334,14 +334,14 @@ def check_features(source: GraphSource, n: int) -> None:
         )
 
 
-def report(source: GraphSource, tally: Tally, cleaning: Cleaning) -> None:
+def report(source: GraphSource, tally: Tally, cleaning: Cleaning, outcome: Outcome | None = None) -> None:
     """Say what became of the edges."""
     where, before = source.where, source.edge_history or EdgeHistory()
     if tally.repeated:
         logger.info("%s: %s edges repeat others: %s", where, f"{tally.repeated:,}", OUTCOMES[cleaning.duplicates])
     dropped = [(tally.self_loops, "self-loops (--self-loops drop)")]
-    if cleaning.withheld is not None and (said := cleaning.withheld.words()):
-        logger.info("%s: %s", where, "; ".join(said))
+    if outcome is not None and outcome.words:
+        logger.info("%s: %s", where, "; ".join(outcome.words))
     added = [
         (max(0, tally.reverses - before.reverses), "reverse edges (--undirected)"),
         (max(0, tally.loops - before.loops), "self-loops (--self-loops add)"),

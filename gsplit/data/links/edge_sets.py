@@ -101,8 +101,14 @@ class Links:
         return {"train": train, "valid": len(self.valid), "test": len(self.test)}
 
 
-FILES = tuple(file_of(field.name) for field in fields(Links))
-"""Names of all files of links."""
+FILES: dict[str, tuple[str, tuple[int | None, ...]]] = {
+    **{f"{name}_edges": (name, (2,)) for name in EDGE_SETS},
+    **{f"{name}_candidates": (name, (None,)) for name in EDGE_SETS[1:]},
+    **{f"{name}_negatives": ("", (2,)) for name in EDGE_SETS[1:]},
+    "hard_negatives": ("train", (None,)),
+    "train_weights": ("train", ()),
+}
+"""All files of links: the set for each of whose pairs they have a row, if for one, and the shape of a row."""
 
 
 def links_of_files(arrays: Mapping[str, Any], where: str) -> Links | None:
@@ -120,7 +126,7 @@ def links_of_files(arrays: Mapping[str, Any], where: str) -> Links | None:
         if name == "train_weights":
             found[name] = weights_of(array, f"{where}: {name}")
             continue
-        width = None if name.endswith("_candidates") or name == "hard_negatives" else 2
+        (width,) = FILES[name][1]
         if array.ndim != 2 or array.dtype.kind not in "iu" or width not in (None, array.shape[1]):
             shape = "(M, 2)" if width else "(M, K)"
             raise InputError(f"{where}: {name} must be integers of shape {shape}, not {array.dtype} {array.shape}")
@@ -170,19 +176,14 @@ def open_links(folder: Path, description: dict[str, Any]) -> Links | None:
         counts = {name: int(description["links"][name]) for name in EDGE_SETS}
     except (KeyError, TypeError, ValueError):
         raise InputError(f"{folder}: the description lacks the numbers of links") from None
-    shapes: dict[str, tuple[int | None, ...]] = {f"{name}_edges": (counts[name], 2) for name in EDGE_SETS}
-    shapes |= {f"{name}_candidates": (counts[name], None) for name in EDGE_SETS[1:]}
-    shapes |= {f"{name}_negatives": (None, 2) for name in EDGE_SETS[1:]}
-    shapes["hard_negatives"], shapes["train_weights"] = (counts["train"], None), (counts["train"],)
-    return Links(
-        **{
-            field.name: open_array(
-                folder, file, description, ("float32" if file == "train_weights" else "int64",), shapes[file]
-            )
-            for field in fields(Links)
-            if (file := file_of(field.name)) in description["arrays"] or field.name in ("valid", "test")
-        }
-    )
+    found = {}
+    for field in fields(Links):
+        file = file_of(field.name)
+        if file in description["arrays"] or field.name in ("valid", "test"):
+            rows_of, row = FILES[file]
+            dtype = "float32" if file == "train_weights" else "int64"
+            found[field.name] = open_array(folder, file, description, (dtype,), (counts.get(rows_of), *row))
+    return Links(**found)
 
 
 def check_links(links: Links, num_vertices: int, num_edges: int, where: str) -> None:

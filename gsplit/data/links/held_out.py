@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -14,24 +15,30 @@ from gsplit.errors import InputError
 Leaks = Literal["refuse", "drop", "keep"]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What came of edges that were withheld."""
+
+    links: Links
+    """In the order of stores."""
+    facts: dict[str, Any]
+    """What a description says beside the numbers of pairs."""
+    words: list[str]
+    """What was taken out, and what was left in, for the log."""
+
+
 class Withheld(Protocol):
-    """Which edges of a source are no message edges, and the links that come of it."""
+    """Which edges of a source are no message edges."""
 
     def withhold(self, edges: NDArray[Any]) -> NDArray[np.bool_]:
         """Return which edges [n, 2], the next of the source, are to be taken out."""
 
-    def links(self, where: str) -> Links:
-        """The links, in the order of stores, when all edges were seen.
+    def outcome(self, where: str) -> Outcome:
+        """Return what came of it, when all edges were seen.
 
         Raises:
-            InputError: naming ``where``, where the edges do not go with them.
+            InputError: naming ``where``, where the edges do not go with the pairs.
         """
-
-    def described(self) -> dict[str, Any]:
-        """Return what a description says beside the numbers of pairs."""
-
-    def words(self) -> list[str]:
-        """Return what was taken out, and what was left in, for the log."""
 
 
 class HeldOut:
@@ -52,7 +59,6 @@ class HeldOut:
         self._keys = np.unique(unordered_keys(np.concatenate([links.valid, links.test])))
         self._trained = np.unique(unordered_keys(links.train)) if train_alone and links.train is not None else None
         self._seen = self._found = self._others = 0
-        self._said: list[str] = []
 
     def withhold(self, edges: NDArray[Any]) -> NDArray[np.bool_]:
         """As of :class:`Withheld`."""
@@ -66,7 +72,7 @@ class HeldOut:
         self._found += int(found.sum())
         return others | (found & (self._leaks == "drop"))
 
-    def links(self, where: str) -> Links:
+    def outcome(self, where: str) -> Outcome:
         """As of :class:`Withheld`."""
         if self._found and self._leaks == "refuse":
             raise InputError(
@@ -79,12 +85,15 @@ class HeldOut:
                 "none; give other --train-edges or drop it"
             )
         check_beside(self._links, None, where)  # before pairs are taken out
-        links = self._links.sorted()
-        if self._leaks == "drop" and links.train is not None:
+        links, drops = self._links.sorted(), self._leaks == "drop"
+        leaks = []
+        if self._found:
+            leaks.append(f"{self._found:,} message edges that are validation or test pairs or their reverses")
+        if drops and links.train is not None:
             leaking = are_among(unordered_keys(links.train), self._keys)
             links = links.taken("train", ~leaking)
             if leaking.any():
-                self._said.append(f"{leaking.sum():,} training pairs that are likewise")
+                leaks.append(f"{leaking.sum():,} training pairs that are likewise")
         for first, second, both in pairs_in_two(links):
             if self._leaks == "refuse":
                 pair = " -> ".join(self._shown(int(vertex)) for vertex in getattr(links, first)[both[0]])
@@ -93,27 +102,22 @@ class HeldOut:
                     f"{where}: a pair is in both the {first} and the {second} set, {pair}{others}; take it out of "
                     f"one (--leaks drop: out of {'train' if second == 'train' else first}), or --leaks keep leaves it"
                 )
-            self._said.append(f"{len(both):,} {first} pairs that are in the {second} set, too")
-            if self._leaks == "drop":
+            leaks.append(f"{len(both):,} {first} pairs that are in the {second} set, too")
+            if drops:
                 links = links.taken(first, np.delete(np.arange(len(getattr(links, first))), both))
-        return links
-
-    def described(self) -> dict[str, Any]:
-        """As of :class:`Withheld`."""
-        removed = self._found * (self._leaks == "drop") + self._others
-        return {
-            **({"removed": removed} if removed or self._leaks == "drop" else {}),
-            **({"message": "train"} if self._trained is not None else {}),
-        }
-
-    def words(self) -> list[str]:
-        """As of :class:`Withheld`."""
-        edges = [f"{self._found:,} message edges that are validation or test pairs or their reverses"]
-        what = ", ".join(edges * bool(self._found) + self._said)
-        said = [f"{'dropped' if self._leaks == 'drop' else 'kept'} {what} (--leaks {self._leaks})"] if what else []
+        words = [f"{'dropped' if drops else 'kept'} {', '.join(leaks)} (--leaks {self._leaks})"] if leaks else []
+        removed = self._found * drops + self._others
+        facts: dict[str, Any] = {"removed": removed} if removed or drops else {}
         if self._trained is not None:
-            said.append(f"took out {self._others:,} edges that are no training pairs (--message-edges train)")
-        return said
+            facts["message"] = "train"
+            words.append(f"took out {self._others:,} edges that are no training pairs (--message-edges train)")
+        return Outcome(links=links, facts=facts, words=words)
+
+
+def first_of_pairs(keys: NDArray[np.uint64], *order: NDArray[Any]) -> NDArray[np.int64]:
+    """Places of the first of equal keys [n], ascending; ``order`` tells which is first, its last array most."""
+    places = np.lexsort((*order, keys))
+    return places[np.diff(keys[places], prepend=keys[places][:1] + np.uint64(1)) != 0]
 
 
 def are_among(keys: NDArray[np.uint64], known: NDArray[np.uint64]) -> NDArray[np.bool_]:

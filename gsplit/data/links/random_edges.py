@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from gsplit.data.ids.kept_ids import SEPARATOR
 from gsplit.data.links.edge_sets import Links
-from gsplit.data.links.held_out import unordered_keys
+from gsplit.data.links.held_out import Outcome, first_of_pairs, unordered_keys
 from gsplit.errors import InputError
 
 Hashes = Callable[[NDArray[Any]], NDArray[np.uint64]]
@@ -53,31 +53,27 @@ class RandomEdges:
         self._removed += int(out.sum())
         return out
 
-    def links(self, where: str) -> Links:
+    def outcome(self, where: str) -> Outcome:
         """As of :class:`gsplit.data.links.held_out.Withheld`: each pair once, in a direction that an edge had."""
         pairs = np.concatenate([np.empty((0, 2), np.int64), *self._found])
         test, preferred = (np.concatenate([np.zeros(0, np.bool_), *each]) for each in (self._sets, self._preferred))
-        keys = unordered_keys(pairs)
-        order = np.lexsort((~preferred, keys))
-        first = order[np.diff(keys[order], prepend=keys[order][:1] + np.uint64(1)) != 0]
+        first = first_of_pairs(unordered_keys(pairs), ~preferred)
         for name, share, count in (("valid", self._shares[1], (~test).sum()), ("test", self._shares[2], test.sum())):
             if share and not count:
                 raise InputError(
                     f"{where}: --edge-split gives the {name} set {share:g} of the pairs, and that drew none of these "
                     "few; choose a larger share or another --seed"
                 )
-        return Links(valid=pairs[first[~test[first]]], test=pairs[first[test[first]]]).sorted()
-
-    def described(self) -> dict[str, Any]:
-        """As of :class:`gsplit.data.links.held_out.Withheld`."""
-        split = {"by": "random", "shares": list(self._shares), "seed": self._seed}
-        return {"split": split, "removed": self._removed}
-
-    def words(self) -> list[str]:
-        """As of :class:`gsplit.data.links.held_out.Withheld`."""
-        return [
-            f"took out {self._removed:,} edges that are validation or test pairs or their reverses (--edge-split)"
-        ]
+        return Outcome(
+            links=Links(valid=pairs[first[~test[first]]], test=pairs[first[test[first]]]).sorted(),
+            facts={
+                "split": {"by": "random", "shares": list(self._shares), "seed": self._seed},
+                "removed": self._removed,
+            },
+            words=[
+                f"took out {self._removed:,} edges that are validation or test pairs or their reverses (--edge-split)"
+            ],
+        )
 
 
 def pair_hashes(source: NDArray[np.uint64], destination: NDArray[np.uint64], seed: int) -> NDArray[np.uint64]:

@@ -14,9 +14,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from gsplit.data.links.edge_sets import EDGE_SETS, Links, pair_keys
+from gsplit.data.links.edge_sets import EDGE_SETS, pair_keys
 from gsplit.data.links.hard_negatives import matched_rows
-from gsplit.data.links.held_out import Withheld, are_among, unordered_keys
+from gsplit.data.links.held_out import Outcome, Withheld, are_among, unordered_keys
 from gsplit.data.links.random_edges import Hashes, mix64, pair_hashes, places_of
 from gsplit.errors import InputError
 
@@ -82,9 +82,10 @@ class Supervised:
         self._removed += int(drawn.sum())
         return out | drawn
 
-    def links(self, where: str) -> Links:
+    def outcome(self, where: str) -> Outcome:
         """As of :class:`gsplit.data.links.held_out.Withheld`."""
-        links = self._others.links(where)
+        others = self._others.outcome(where)
+        links = others.links
         if self._keys is not None:
             assert links.train is not None
             links = links.taken("train", self._are_drawn(links.train))
@@ -100,13 +101,9 @@ class Supervised:
                 f"{where}: --supervision {self._share.share:g} drew none of the few training pairs; choose a larger "
                 "share or another --seed"
             )
-        return links
-
-    def described(self) -> dict[str, Any]:
-        """As of :class:`gsplit.data.links.held_out.Withheld`."""
-        about = self._others.described()
-        return {**about, "supervision": asdict(self._share), "removed": about.get("removed", 0) + self._removed}
-
-    def words(self) -> list[str]:
-        """As of :class:`gsplit.data.links.held_out.Withheld`."""
-        return [*self._others.words(), f"took out {self._removed:,} edges that are trained on (--supervision)"]
+        removed = others.facts.get("removed", 0) + self._removed
+        return Outcome(
+            links=links,
+            facts={**others.facts, "supervision": asdict(self._share), "removed": removed},
+            words=[*others.words, f"took out {self._removed:,} edges that are trained on (--supervision)"],
+        )

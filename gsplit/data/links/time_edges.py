@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from gsplit.data.labels.vertex_sets import Times
 from gsplit.data.links.edge_sets import Links
-from gsplit.data.links.held_out import unordered_keys
+from gsplit.data.links.held_out import Outcome, first_of_pairs, unordered_keys
 from gsplit.errors import InputError
 
 
@@ -58,13 +58,12 @@ class TimedEdges:
             raise InputError(f"{self._times.called} has fewer rows than there are edges")
         return when
 
-    def links(self, where: str) -> Links:
+    def outcome(self, where: str) -> Outcome:
         """As of :class:`gsplit.data.links.held_out.Withheld`: each pair once, as its first edge has it."""
         pairs = np.concatenate([np.empty((0, 2), np.int64), *self._found])
         when = np.concatenate([np.empty(0), *self._when])
         keys = unordered_keys(pairs)
-        order = np.lexsort((pairs[:, 0], when, keys))
-        order = order[np.diff(keys[order], prepend=keys[order][:1] + np.uint64(1)) != 0]
+        order = first_of_pairs(keys, pairs[:, 0], when)
         pairs, when, keys = pairs[order], when[order], keys[order]
         known, begin = np.zeros(len(keys), np.bool_), 0
         for chunk in self._chunks() if len(keys) else ():
@@ -79,12 +78,8 @@ class TimedEdges:
                 f"{where}: {lacks} from {self._written[0]} on, by {self._times.called}; give --edge-split other "
                 "bounds"
             )
-        return Links(valid=pairs[~known & ~test], test=pairs[~known & test]).sorted()
-
-    def described(self) -> dict[str, Any]:
-        """As of :class:`gsplit.data.links.held_out.Withheld`."""
-        return {"split": {"by": "time", "bounds": list(self._written)}, "removed": self._removed}
-
-    def words(self) -> list[str]:
-        """As of :class:`gsplit.data.links.held_out.Withheld`."""
-        return [f"took out {self._removed:,} edges from {self._written[0]} on (--edge-split)"]
+        return Outcome(
+            links=Links(valid=pairs[~known & ~test], test=pairs[~known & test]).sorted(),
+            facts={"split": {"by": "time", "bounds": list(self._written)}, "removed": self._removed},
+            words=[f"took out {self._removed:,} edges from {self._written[0]} on (--edge-split)"],
+        )
