@@ -137,7 +137,7 @@ class GraphArrays(Labelled):
     @property
     def in_words(self) -> str:
         """How large it is."""
-        return f"{self.num_vertices:,} vertices, {self.num_edges:,} directed edges, {self.num_features} features"
+        return f"{self.num_vertices:,} vertices, {self.num_edges:,} directed edges, {self.num_features:,} features"
 
     @property
     def is_for_links(self) -> bool:
@@ -211,11 +211,7 @@ def relation_in(graph: GraphArrays, number: int, where: str) -> str:
 
 
 def check_adjacency(indptr: NDArray[np.int64], indices: NDArray[Any], num_sources: int, where: str) -> None:
-    """Check that ``indptr`` ascends from 0 to the number of ``indices``, which are ids of so many vertices.
-
-    Raises:
-        InputError: naming ``where`` and the first bad entry.
-    """
+    """Raise InputError unless ``indptr`` ascends from 0 to the number of ``indices``, ids of so many vertices."""
     if indptr[0] != 0 or indptr[-1] != len(indices):
         raise InputError(
             f"{where}: indptr must run from 0 to the {len(indices)} edges, not from {indptr[0]} to {indptr[-1]}"
@@ -272,11 +268,7 @@ def _place(where: str, entry: Callable[[str, int], str] | None, name: str, index
 
 
 def check_ids(ids: NDArray[Any], n: int, what: str, at: Callable[[int], str]) -> None:
-    """Check that ids [n] are those of vertices; ``at`` is what messages call the i-th.
-
-    Raises:
-        InputError: naming the first that is not.
-    """
+    """Raise InputError for the first of the ids [n] that is no vertex; ``at`` is what messages call the i-th."""
     if len(ids) and (ids.min() < 0 or ids.max() >= n):
         index = int(np.argmax((ids < 0) | (ids >= n)))
         raise InputError(f"{at(index)}: {what}[{index}] is {ids[index]}, outside the vertices 0 .. {n - 1}")

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gsplit.bars import progress_bar
 from gsplit.data.columns.statistics import Moments
 
 VALUES_AT_ONCE = 1 << 22
@@ -21,10 +22,9 @@ WEIGHTS_SEED = 0x6C6F6F6B
 
 @dataclass(frozen=True, kw_only=True)
 class FeatureColumns:
-    """The columns of features in numbers; what is not finite is counted, and left out of all others."""
+    """The columns of features, or the outputs of a regression; what is not finite is counted, and left out else."""
 
     dtype: str
-    num_bytes: int
     least: NDArray[np.float64]
     """[D]; infinity where no value is finite."""
     most: NDArray[np.float64]
@@ -65,58 +65,50 @@ def pieces_of(rows: NDArray[Any], width: int | None = None) -> Iterator[tuple[in
         yield begin, np.ascontiguousarray(rows[begin : begin + at_once])
 
 
-class ColumnSums:
-    """Sums that :class:`FeatureColumns` are computed from, piece by piece; features are [N, D]."""
+def columns_of(numbers: NDArray[Any], what: str) -> FeatureColumns:
+    """Look at the columns of numbers [N, D], which are read once; ``what`` names them beside a progress bar."""
+    width = numbers.shape[1]
+    least, most = np.full(width, np.inf), np.full(width, -np.inf)
+    zeros, missing = np.zeros(width, np.int64), np.zeros(width, np.int64)
+    whole = np.ones(width, np.bool_)
+    moments = Moments(width)
+    prints = np.zeros(width, np.uint64)
+    random = np.random.Generator(np.random.PCG64(WEIGHTS_SEED))
+    with np.errstate(invalid="ignore"), progress_bar(len(numbers), f"look at {what}") as bar:
+        for _, rows in pieces_of(numbers):
+            prints += _fingerprints(rows, random)
+            low, high = rows.min(axis=0), rows.max(axis=0)
+            if not (np.isfinite(low).all() and np.isfinite(high).all()):
+                finite = np.isfinite(rows)
+                missing += len(rows) - finite.sum(axis=0)
+                low, high = np.where(finite, rows, np.inf).min(axis=0), np.where(finite, rows, -np.inf).max(axis=0)
+            least, most = np.minimum(least, low), np.maximum(most, high)
+            zeros += np.count_nonzero(rows == 0, axis=0)
+            maybe = np.flatnonzero(whole)
+            if len(maybe):
+                some = rows if len(maybe) == width else rows[:, maybe]
+                whole[maybe] = ((some == np.trunc(some)) | ~np.isfinite(some)).all(axis=0)
+            moments.add(rows)
+            bar.update(len(rows))
+    none = moments.count == 0
+    return FeatureColumns(
+        dtype=str(numbers.dtype),
+        least=least,
+        most=most,
+        mean=np.where(none, np.nan, moments.mean),
+        deviation=np.where(none, np.nan, moments.deviation),
+        zeros=zeros,
+        missing=missing,
+        whole=whole & ~none,
+        repeats=_repeats(prints, (least == most) & (missing == 0)),
+    )
 
-    def __init__(self, features: NDArray[Any]) -> None:
-        self._dtype, self._bytes = features.dtype, features.nbytes
-        columns = features.shape[1]
-        self._least, self._most = np.full(columns, np.inf), np.full(columns, -np.inf)
-        self._moments = Moments(columns)
-        self._zeros, self._missing = np.zeros(columns, np.int64), np.zeros(columns, np.int64)
-        self._whole = np.ones(columns, bool)
-        self._prints = np.zeros(columns, np.uint64)
-        self._weights = np.random.Generator(np.random.PCG64(WEIGHTS_SEED))
 
-    def add(self, rows: NDArray[Any]) -> None:
-        """Take the next rows [n, D]."""
-        self._prints += self._fingerprints(rows)
-        least, most = rows.min(axis=0), rows.max(axis=0)
-        if not (np.isfinite(least).all() and np.isfinite(most).all()):
-            finite = np.isfinite(rows)
-            self._missing += len(rows) - finite.sum(axis=0)
-            least, most = np.where(finite, rows, np.inf).min(axis=0), np.where(finite, rows, -np.inf).max(axis=0)
-        self._least, self._most = np.minimum(self._least, least), np.maximum(self._most, most)
-        self._zeros += np.count_nonzero(rows == 0, axis=0)
-        maybe = np.flatnonzero(self._whole)
-        if len(maybe):
-            some = rows if len(maybe) == rows.shape[1] else rows[:, maybe]
-            self._whole[maybe] = ((some == np.trunc(some)) | ~np.isfinite(some)).all(axis=0)
-        self._moments.add(rows)
-
-    def _fingerprints(self, rows: NDArray[Any]) -> NDArray[np.uint64]:
-        """Sums of a column's bits, each row with a weight of 64 bits; others differ but for a chance below 2^-32."""
-        bits = (rows + rows.dtype.type(0)).view(f"u{rows.dtype.itemsize}")  # -0 becomes 0
-        weights = self._weights.integers(0, 2**64, len(rows), np.uint64, endpoint=False)
-        return np.einsum("i,ij->j", weights, bits, dtype=np.uint64, casting="unsafe")
-
-    def result(self) -> FeatureColumns:
-        """The columns, once all rows were taken."""
-        none = self._moments.count == 0
-        with np.errstate(invalid="ignore"):
-            constant = (self._least == self._most) & (self._missing == 0)
-        return FeatureColumns(
-            dtype=str(self._dtype),
-            num_bytes=self._bytes,
-            least=self._least,
-            most=self._most,
-            mean=np.where(none, np.nan, self._moments.mean),
-            deviation=np.where(none, np.nan, self._moments.deviation),
-            zeros=self._zeros,
-            missing=self._missing,
-            whole=self._whole & ~none,
-            repeats=_repeats(self._prints, constant),
-        )
+def _fingerprints(rows: NDArray[Any], random: np.random.Generator) -> NDArray[np.uint64]:
+    """Sums of a column's bits, each row with a weight of 64 bits; others differ but for a chance below 2^-32."""
+    bits = (rows + rows.dtype.type(0)).view(f"u{rows.dtype.itemsize}")  # -0 becomes 0
+    weights = random.integers(0, 2**64, len(rows), np.uint64, endpoint=False)
+    return np.einsum("i,ij->j", weights, bits, dtype=np.uint64, casting="unsafe")
 
 
 def _repeats(prints: NDArray[np.uint64], constant: NDArray[np.bool_]) -> list[tuple[int, int]]:

@@ -7,25 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gsplit.data.columns.statistics import Moments
 from gsplit.data.graph import VERTEX_SETS, GraphArrays
-from gsplit.data.inspect.feature_columns import pieces_of
-
-
-@dataclass(frozen=True)
-class OutputRange:
-    """One output of a regression, over the vertices for which it is known."""
-
-    known: int
-    least: float
-    mean: float
-    most: float
-    deviation: float
+from gsplit.data.inspect.feature_columns import FeatureColumns, columns_of, pieces_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,8 +33,8 @@ class LabelCounts:
     """[K, 3] those of them in the training, validation and test set."""
     unknown: int
     """Vertices with a number that is no class; they are in no set."""
-    outputs: Sequence[OutputRange]
-    """Outputs of a regression."""
+    outputs: FeatureColumns | None
+    """Outputs of a regression, with what is not known for missing; None of a classification."""
 
 
 LISTED = 1 << 16
@@ -55,7 +42,7 @@ LISTED = 1 << 16
 
 
 def label_counts(graph: GraphArrays) -> LabelCounts:
-    """Count labels, class by class and set by set; reads them once, and those of the sets once more."""
+    """Count labels, class by class and set by set; reads them twice at most, and those of the sets once more."""
     sets = [graph.vertex_set(name) for name in VERTEX_SETS]
     member_of = np.zeros(len(graph.labels), np.uint8)  # a bit for each set
     for bit, ids in enumerate(sets):
@@ -66,12 +53,13 @@ def label_counts(graph: GraphArrays) -> LabelCounts:
         for a, b in ((0, 1), (0, 2), (1, 2))
     }
     if graph.regression:
-        labelled, outputs = _outputs(graph.labels)
+        outputs = columns_of(graph.labels, "labels")
+        labelled = sum(int(np.isfinite(rows).any(axis=1).sum()) for _, rows in pieces_of(graph.labels))
         numbers = counts = np.empty(0, np.int64)
         in_sets = np.empty((0, 3), np.int64)
         unknown = 0
     else:
-        outputs = []
+        outputs = None
         count = _of_labels if graph.labels.ndim == 2 else _of_classes
         numbers, counts, in_sets, labelled, unknown = count(graph, sets)
     return LabelCounts(
@@ -118,18 +106,3 @@ def _of_labels(graph: GraphArrays, sets: Sequence[NDArray[np.int64]]) -> Counted
         for _, some in pieces_of(ids, columns):
             in_sets[:, column] += np.count_nonzero(graph.labels[some] > 0, axis=0)
     return np.arange(columns), counts, in_sets, labelled, 0
-
-
-def _outputs(labels: NDArray[Any]) -> tuple[int, list[OutputRange]]:
-    """Labelled vertices, and the range of each column."""
-    columns = labels.shape[1]
-    labelled, moments = 0, Moments(columns)
-    least, most = np.full(columns, np.inf), np.full(columns, -np.inf)
-    for _, rows in pieces_of(labels):
-        there = np.isfinite(rows)
-        labelled += int(np.count_nonzero(there.any(axis=1)))
-        least = np.minimum(least, np.where(there, rows, np.inf).min(axis=0, initial=np.inf))
-        most = np.maximum(most, np.where(there, rows, -np.inf).max(axis=0, initial=-np.inf))
-        moments.add(rows)
-    numbers = (moments.count, least, moments.mean, most, moments.deviation)
-    return labelled, [OutputRange(*each) for each in zip(*(of.tolist() for of in numbers), strict=True)]

@@ -78,7 +78,7 @@ def leaks_of(
             each category.
     """
     usable = np.flatnonzero((columns.missing == 0) & (columns.least < columns.most))
-    targets = len(labels.outputs) if graph.regression else int(np.count_nonzero(labels.counts))
+    targets = labels.outputs.count if labels.outputs is not None else int(np.count_nonzero(labels.counts))
     if not len(usable) or not targets:
         return Leaks()
     if targets * columns.count > LARGEST_TABLE:
@@ -153,17 +153,19 @@ def _of_labels(
 def _of_outputs(
     graph: GraphArrays, columns: FeatureColumns, labels: LabelCounts, usable: NDArray[np.int64]
 ) -> Iterator[Leak]:
+    about = labels.outputs
     assert graph.features is not None
+    assert about is not None
+    known = graph.num_vertices - about.missing
     outputs = []
-    for output, about in enumerate(labels.outputs):
-        if about.known >= FEWEST_OF_OUTPUT and 0 < about.deviation < math.inf:
-            values = graph.labels[:, output]
-            _, counts = np.unique(values[np.isfinite(values)], return_counts=True)
-            if chance_of_order(counts) + math.log(2 * columns.count * len(labels.outputs)) < RARE:
-                outputs.append(output)
+    for output in np.flatnonzero((known >= FEWEST_OF_OUTPUT) & (about.deviation > 0) & (about.deviation < math.inf)):
+        values = graph.labels[:, output]
+        _, counts = np.unique(values[np.isfinite(values)], return_counts=True)
+        if chance_of_order(counts) + math.log(2 * columns.count * about.count) < RARE:
+            outputs.append(int(output))
     if not outputs:
         return
-    means, deviations = zip(*((labels.outputs[at].mean, labels.outputs[at].deviation) for at in outputs), strict=True)
+    means, deviations = about.mean[outputs], about.deviation[outputs]
     sums: list[Any] = [0.0] * 6
     for begin, rows in pieces_of(graph.features):
         y = (graph.labels[begin : begin + len(rows)][:, outputs].astype(np.float64) - means) / deviations

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gsplit.bars import progress_bar
 from gsplit.data.graph import GraphArrays
 from gsplit.data.ids.kept_ids import FILE, KeptIds, verify_ids
 from gsplit.data.inspect.concerns import Concern, NamesInLines, concerns
 from gsplit.data.inspect.described_columns import DescribedColumn, described_columns, feature_names, shortened
-from gsplit.data.inspect.feature_columns import ColumnSums, FeatureColumns, pieces_of
+from gsplit.data.inspect.feature_columns import FeatureColumns, columns_of
 from gsplit.data.inspect.label_counts import LabelCounts, label_counts
 from gsplit.data.inspect.leaks import Leaks, leaks_of
 from gsplit.data.inspect.link_counts import LinkCounts, link_counts
@@ -73,7 +72,7 @@ def _look(opened: OpenFolder, ids: KeptIds | None) -> Overview:
     structure = structure_of(graph)
     labels = label_counts(graph)
     links = link_counts(opened)
-    features = None if graph.features is None else _columns(graph)
+    features = None if graph.features is None else columns_of(graph.features, "features")
     leaks = Leaks()
     if features is not None:
         leaks = leaks_of(graph, features, labels, [(each.begin, each.end) for each in columns if each.one_each])
@@ -89,16 +88,6 @@ def _look(opened: OpenFolder, ids: KeptIds | None) -> Overview:
         leaks=leaks,
         concerns=concerns(graph, structure, labels, features, leaks, names, links),
     )
-
-
-def _columns(graph: GraphArrays) -> FeatureColumns:
-    assert graph.features is not None
-    sums = ColumnSums(graph.features)
-    with progress_bar(len(graph.features), "look at features") as bar:
-        for _, rows in pieces_of(graph.features):
-            sums.add(rows)
-            bar.update(len(rows))
-    return sums.result()
 
 
 def _names(opened: OpenFolder, shown: Callable[[int], str], columns: Sequence[DescribedColumn]) -> NamesInLines:

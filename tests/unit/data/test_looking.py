@@ -52,10 +52,7 @@ def graph_of(edges, n, **changes) -> GraphArrays:
 
 
 def features_of(graph):
-    sums = feature_columns.ColumnSums(graph.features)
-    for _, rows in feature_columns.pieces_of(graph.features):
-        sums.add(rows)
-    return sums.result()
+    return feature_columns.columns_of(graph.features, "features")
 
 
 def concerns_of(graph) -> dict[str, str]:
@@ -174,11 +171,12 @@ def test_outputs_of_a_regression():
     graph.labels[:, 1] += 1e4  # far from 0: deviations are those of the values all the same
     seen = label_counts.label_counts(graph)
     wide = graph.labels.astype(np.float64)
-    for at, each in enumerate(seen.outputs):
-        assert each.known == np.isfinite(wide[:, at]).sum()
-        assert (each.least, each.most) == (np.nanmin(wide[:, at]), np.nanmax(wide[:, at]))
-        assert each.mean == pytest.approx(np.nanmean(wide[:, at]), rel=1e-9)
-        assert each.deviation == pytest.approx(np.nanstd(wide[:, at]), rel=1e-6)
+    of = seen.outputs
+    assert (150 - of.missing).tolist() == np.isfinite(wide).sum(axis=0).tolist()
+    assert of.least.tolist() == np.nanmin(wide, axis=0).tolist()
+    assert of.most.tolist() == np.nanmax(wide, axis=0).tolist()
+    assert of.mean == pytest.approx(np.nanmean(wide, axis=0), rel=1e-9)
+    assert of.deviation == pytest.approx(np.nanstd(wide, axis=0), rel=1e-6)
     assert seen.labelled == np.isfinite(wide).any(axis=1).sum()
 
 

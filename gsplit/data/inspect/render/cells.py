@@ -84,28 +84,36 @@ def class_table(graph: GraphArrays, labels: LabelCounts, most: int) -> PrintedTa
     )
 
 
-def output_table(labels: LabelCounts, most: int) -> PrintedTable:
+def output_table(outputs: FeatureColumns, num_vertices: int, most: int) -> PrintedTable:
     """Outputs of a regression."""
     rows = [
-        [str(at), f"{each.known:,}", *map(number, (each.least, each.mean, each.most, each.deviation))]
-        if each.known
-        else [str(at), "0", *["none"] * 4]
-        for at, each in enumerate(labels.outputs[:most])
+        [str(at), f"{num_vertices - outputs.missing[at]:,}", *_ranges(outputs, at, num_vertices)]
+        for at in range(min(most, outputs.count))
     ]
     head = ["output", "known", "least", "mean", "most", "deviation"]
-    return PrintedTable(head=head, rows=rows, left_out=_others(len(labels.outputs) - most, "outputs"))
+    return PrintedTable(head=head, rows=rows, left_out=_others(outputs.count - most, "outputs"))
 
 
 def feature_table(seen: Overview, features: FeatureColumns, most: int) -> PrintedTable:
     """Ranges of the features."""
     n = seen.graph.num_vertices
-    rows = []
-    for at in range(min(most, features.count)):
-        values = (features.least[at], features.mean[at], features.most[at], features.deviation[at])
-        shown = map(number, values) if features.missing[at] < n else ["none"] * len(values)
-        rows.append([seen.names.feature(at, 1), *shown, share(features.zeros[at], n), f"{features.missing[at]:,}"])
+    rows = [
+        [
+            seen.names.feature(at, 1),
+            *_ranges(features, at, n),
+            share(features.zeros[at], n),
+            f"{features.missing[at]:,}",
+        ]
+        for at in range(min(most, features.count))
+    ]
     head = ["feature", "least", "mean", "most", "deviation", "zeros", "missing"]
     return PrintedTable(head=head, rows=rows, left_out=_others(features.count - most, "features"))
+
+
+def _ranges(columns: FeatureColumns, at: int, n: int) -> list[str]:
+    """Least, mean, most and deviation of a column of n values."""
+    values = (columns.least[at], columns.mean[at], columns.most[at], columns.deviation[at])
+    return list(map(number, values)) if columns.missing[at] < n else ["none"] * len(values)
 
 
 def column_table(columns: Sequence[DescribedColumn], most: int) -> PrintedTable:

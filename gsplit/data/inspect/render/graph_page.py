@@ -25,11 +25,7 @@ CLASSES_DRAWN, FEATURES, ROWS = 30, 12, 1000
 
 
 def check_page_free(out: Path, *, overwrite: bool) -> None:
-    """Check, before the work, that a page can be written; ``overwrite`` allows a file in its place.
-
-    Raises:
-        InputError: where it cannot, or something is there.
-    """
+    """Raise InputError where a page cannot be written, or something is there; ``overwrite`` allows a file."""
     OUTPUTS.recover(out)
     check_form(out, (".html", ".htm"), "a page", "--html")
     check_writable(out, "--html")
@@ -38,11 +34,7 @@ def check_page_free(out: Path, *, overwrite: bool) -> None:
 
 
 def write_page(seen: Overview, out: Path, *, overwrite: bool = False) -> int:
-    """Write the page of a graph to a file; its size in bytes.
-
-    Raises:
-        InputError: where :func:`check_page_free` does, and where Jinja or Matplotlib is not installed.
-    """
+    """Write the page of a graph to a file; its size in bytes."""
     content = page(seen).encode()
     check_page_free(out, overwrite=overwrite)  # another process may have been faster
     replace_file(out, content)
@@ -50,11 +42,7 @@ def write_page(seen: Overview, out: Path, *, overwrite: bool = False) -> int:
 
 
 def page(seen: Overview) -> str:
-    """The page of a graph.
-
-    Raises:
-        InputError: where Jinja or Matplotlib is not installed.
-    """
+    """The page of a graph; InputError where Jinja or Matplotlib is not installed."""
     graph, opened = seen.graph, seen.opened
     degrees = cells.degree_table(seen.structure, graph.num_vertices)
     ids = f"; {sentences.ids(seen)}" if seen.ids else ""
@@ -110,8 +98,9 @@ def _cards(seen: Overview) -> list[dict[str, str]]:
 
 def _labels(seen: Overview) -> dict[str, Any]:
     graph, labels = seen.graph, seen.labels
-    if graph.regression:
-        return {"note": sentences.labels(seen), "picture": None, "table": cells.output_table(labels, ROWS)}
+    if labels.outputs is not None:
+        table = cells.output_table(labels.outputs, graph.num_vertices, ROWS)
+        return {"note": sentences.labels(seen), "picture": None, "table": table}
     drawn = cells.class_places(labels, CLASSES_DRAWN)
     rows = {
         cells.class_name(graph, int(labels.numbers[at])): {

@@ -79,8 +79,8 @@ def lines(seen: Overview, *, verified: bool = False) -> Iterator[str]:
         yield from ("", f"links: {text}")
     if graph.num_classes:
         yield from ("", f"labels: {sentences.labels(seen)}")
-        if graph.regression:
-            yield from _lines_of(cells.output_table(seen.labels, SHOWN))
+        if seen.labels.outputs is not None:
+            yield from _lines_of(cells.output_table(seen.labels.outputs, graph.num_vertices, SHOWN))
         else:
             counts = seen.labels.counts[cells.class_places(seen.labels, SHOWN)].tolist()
             yield from _lines_of(cells.class_table(graph, seen.labels, SHOWN), counts)

@@ -14,19 +14,12 @@ from gsplit.data.layout import Layout
 from gsplit.data.links.supervision import link_facts
 from gsplit.data.opened import OpenFolder
 from gsplit.data.store import GraphStore
-from gsplit.data.typed_graph import TypedGraph
 
 
 def counts(graph: GraphArrays) -> str:
     """The counts of a graph."""
-    if isinstance(graph, TypedGraph):
-        return f"{graph.in_words}, {targets(graph)}"
-    weights = "" if graph.edge_weight is None else "edge weights, "
-    return (
-        f"{graph.num_vertices:,} vertices, {graph.num_edges:,} directed edges, {graph.num_features:,} features, "
-        + targets(graph, weights)
-        + ("" if graph.links is None else f", {pairs(graph)}")
-    )
+    weights = "" if graph.typed or graph.edge_weight is None else "edge weights, "
+    return f"{graph.in_words}, {targets(graph, weights)}" + ("" if graph.links is None else f", {pairs(graph)}")
 
 
 def targets(graph: GraphArrays, weights: str = "") -> str:
