@@ -82,11 +82,7 @@ def write_adjacency(
 
 
 def check_num_vertices(vertices: int, where: str, other_ids: str = "") -> None:
-    """Refuse a number of vertices whose arrays do not fit, as one stray id can ask for.
-
-    Raises:
-        InputError: naming ``where`` and the number.
-    """
+    """Raise InputError where arrays of so many vertices, as one stray id can ask for, do not fit in memory."""
     if vertices * VERTEX_BYTES > host_memory().available_bytes:
         raise InputError(
             f"{where}: {vertices:,} vertices, by the largest id or --num-vertices, do not fit in memory; "
@@ -358,11 +354,7 @@ def _write_rows(
 def _rounded(
     source: GraphSource, weights: NDArray[np.float64], indices: NDArray[Any], kept: NDArray[np.int64], begin: int
 ) -> NDArray[np.float32]:
-    """The weights of some rows, which begin with the vertex ``begin``, as they are stored.
-
-    Raises:
-        InputError: naming the first edge whose weight is beyond float32.
-    """
+    """The weights of the rows from ``begin`` on, as they are stored; InputError for one beyond float32."""
     with np.errstate(over="ignore"):
         rounded = weights.astype(np.float32)
     if np.isfinite(rounded).all():

@@ -104,11 +104,7 @@ def make_store(
     texts: TextRules,
     build: BuildOptions,
 ) -> GraphStore:
-    """Make a graph store of a source, of files beside it and of what is added to it, and open it.
-
-    Raises:
-        InputError: for a source that is no valid graph, or an ``out`` that exists.
-    """
+    """Make a graph store of a source, of files beside it and of what is added to it, and open it."""
     with writing_folder(out, overwrite=overwrite) as writer, texts.applied():
         folder = writer.path.parent
         opened, build = open_inputs(

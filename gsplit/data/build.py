@@ -51,11 +51,7 @@ logger = logging.getLogger(__name__)
 def fill_store(
     writer: FolderWriter, source: GraphSource, options: BuildOptions, *, name: str, described_as: str
 ) -> None:
-    """Write a source of one type; arguments as of :func:`gsplit.data.typed_build.fill_any_store`.
-
-    Raises:
-        InputError: for a source that is no valid graph.
-    """
+    """Write a source of one type; arguments and errors as of :func:`gsplit.data.typed_build.fill_any_store`."""
     edges, rule = edges_by_rule(source.edges, options.duplicates or ("keep" if source.as_is else "first"))
     source = replace(source, edges=edges)
     n = _num_vertices(source, options)
@@ -155,11 +151,7 @@ def check_split(source: GraphSource, options: BuildOptions) -> None:
 def _withheld(
     source: GraphSource, options: BuildOptions, folder: Path, ids_described: dict[str, Any] | None
 ) -> Withheld | None:
-    """Return which edges are pairs to be predicted; None where there are no links.
-
-    Raises:
-        InputError: for bounds of times that there are not, or training pairs that are not apart from the edges.
-    """
+    """Return which edges are pairs to be predicted; None where there are no links."""
     train = None if source.links is None else source.links.train
     share, before = _share(source, options, train), source.link_facts.get("supervision")
     if options.message_edges == "train" and (train is None or before is not None):
@@ -269,10 +261,9 @@ def _num_vertices(source: GraphSource, options: BuildOptions) -> int | None:
 
 
 def _check_header(table: Path, indptr: NDArray[np.int64], indices: NDArray[Any]) -> None:
-    """Check that a table whose first row reads 0, 1, ... has not one row more than the edges have vertices.
+    """Raise InputError where a table whose first row reads 0, 1, ... has one row more than the edges have vertices.
 
-    Raises:
-        InputError: where it has, so that the row may be a header, and all others those of the vertex before.
+    The row may be a header then, and all others those of the vertex before.
     """
     last = len(indptr) - 2
     others, own = indices[: indptr[last]], indices[indptr[last] :]

@@ -15,8 +15,7 @@ from gsplit.files import read_json
 def read_description(folder: Path, file_name: str, format_name: str, newest: int) -> dict[str, Any]:
     """The JSON description of a folder, of a version up to the newest that this release reads.
 
-    Raises:
-        InputError: where it is missing, damaged, of another format or version.
+    InputError where it is missing, damaged, of another format or version.
     """
     path = folder / file_name
     if not folder.is_dir():
@@ -101,11 +100,7 @@ def _entry(folder: Path, name: str, description: dict[str, Any]) -> dict[str, An
 
 
 def verify_checksums(folder: Path, description: dict[str, Any]) -> None:
-    """Read every array once and compare its SHA-256.
-
-    Raises:
-        InputError: for the first file that differs.
-    """
+    """Read every array once, and raise InputError for the first whose SHA-256 differs."""
     for name in description["arrays"]:
         entry = _entry(folder, name, description)
         path = folder / f"{name}.npy"

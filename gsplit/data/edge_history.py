@@ -47,14 +47,11 @@ class EdgeHistory:
         )
 
     def check_next(self, rule: str, where: str) -> None:
-        """Check that edges can be added with the same result as if all were imported at once.
+        """Raise InputError where edges cannot be added with the same result as if all were imported at once.
 
         Args:
             rule: by which repeated edges become one now.
             where: the store, for messages.
-
-        Raises:
-            InputError: where they cannot, and the weights would be wrong.
         """
         was, at_once = self.duplicates, "import all edges at once, without --add"
         if self.has_combined and rule != was and {rule, was} - {"first", "keep"}:

@@ -100,11 +100,7 @@ class FolderWriter:
 
 
 def check_free(out: Path, *, overwrite: bool) -> None:
-    """Check that ``out`` may be written: nothing is there, or an empty folder, or a store or layout to replace.
-
-    Raises:
-        InputError: where it may not, or could not.
-    """
+    """Raise InputError unless ``out`` is free: nothing is there, or an empty folder, or one of ours to replace."""
     OUTPUTS.recover(out)
     if not os.path.lexists(out):
         _check_place(out)

@@ -116,11 +116,7 @@ def _check_alone(source: TypedSource, files: VertexFiles, ids: IdOptions, links:
 def _check_edge_time(
     source: str | TableFile | GraphSource, ids: IdOptions, build: BuildOptions, *, growing: bool
 ) -> None:
-    """Check that times of edges are asked for where there may be some.
-
-    Raises:
-        InputError: where they are not, or bounds or times are missing.
-    """
+    """Raise InputError where times of edges are asked for and there are none, or no bounds."""
     if ids.edge_time is None:
         return
     if growing or isinstance(source, GraphSource) or edge_table(source) is None:

@@ -91,11 +91,7 @@ def write_store(out: Path | str, graph: GraphArrays, *, name: str, source: str, 
 def check_finite(
     rows: NDArray[Any], vertices: Sequence[int] | NDArray[np.int64], source: str, shown: Callable[[int], str] = str
 ) -> None:
-    """Check that the features [n, D] of these n vertices are finite; ``shown`` is what a message calls a vertex.
-
-    Raises:
-        InputError: naming the first vertex for which they are not.
-    """
+    """Raise InputError for the first of n vertices whose features [n, D] are not finite; ``shown`` names it."""
     finite = np.isfinite(rows).all(axis=1)
     if not finite.all():
         vertex = shown(int(vertices[int(np.argmin(finite))]))

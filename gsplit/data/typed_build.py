@@ -164,11 +164,7 @@ def _with_reverses(relations: Mapping[Relation, EdgeChunks], where: str) -> dict
 
 
 def _target(source: TypedSource) -> str:
-    """The name of the type that has labels.
-
-    Raises:
-        InputError: for none or several, or vertex sets of another type.
-    """
+    """The name of the type that has labels; InputError for none or several, or vertex sets of another type."""
     found = [name for name, each in source.types.items() if each.labels is not None]
     if not found:
         raise InputError(f"{source.where}: no type of vertices has labels; give one of them some, to be learned")

@@ -23,10 +23,8 @@ from gsplit.errors import InputError
 def write_npz(graph: GraphArrays, ids: KeptIds | None, out: Path) -> None:
     """Save adjacency, ``x``, ``y``, ``edge_weight``, vertex sets, links, ``num_classes``, ``classes``, uncompressed.
 
-    Ids are ``ids_COLUMN`` [N], whole numbers or texts, in the order of the columns.
-
-    Raises:
-        InputError: where arrays of the ids would be far larger than they are.
+    Ids are ``ids_COLUMN`` [N], whole numbers or texts, in the order of the columns; InputError where such arrays
+    would be far larger than the ids are.
     """
     arrays = {
         "indptr": graph.indptr,

@@ -21,8 +21,7 @@ UNUSABLE = ("Cc", "Cs")
 def checked_names(names: Any, count: int, what: str) -> tuple[str, ...]:
     """The names of ``count`` classes: texts, each another, not empty and without control characters.
 
-    Raises:
-        InputError: naming ``what`` and the class, for anything else.
+    InputError, naming ``what`` and the class, for anything else.
     """
     if isinstance(names, str) or not isinstance(names, Sequence):
         raise InputError(f"{what} must be a list of texts, a name for each class, not of type {type(names).__name__}")
@@ -42,11 +41,7 @@ def checked_names(names: Any, count: int, what: str) -> tuple[str, ...]:
 
 
 def names_described(description: dict[str, Any], count: int, where: str) -> tuple[str, ...] | None:
-    """The names of ``count`` classes in a JSON description; None where it has none.
-
-    Raises:
-        InputError: naming ``where``, for a description that is damaged there.
-    """
+    """The names of ``count`` classes in a description; None where it has none, InputError where it is damaged."""
     names = description.get("classes")
     if names is None:
         return None
@@ -57,11 +52,7 @@ def names_described(description: dict[str, Any], count: int, where: str) -> tupl
 
 
 def texts_of(array: NDArray[Any], what: str) -> list[str]:
-    """The texts of an array [n].
-
-    Raises:
-        InputError: naming ``what``, for other types and shapes, and characters that there are not.
-    """
+    """The texts of an array [n]; InputError for other types and shapes, and characters that there are not."""
     if array.ndim != 1 or array.dtype.kind != "U":
         raise InputError(f"{what} must be texts in 1 dimension, not {array.dtype} of shape {array.shape}")
     marks = np.ascontiguousarray(array, array.dtype.newbyteorder("=")).view(np.uint32)

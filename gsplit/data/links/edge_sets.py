@@ -114,8 +114,7 @@ FILES: dict[str, tuple[str, tuple[int | None, ...]]] = {
 def links_of_files(arrays: Mapping[str, Any], where: str) -> Links | None:
     """Links out of arrays with the names and shapes of their files; None where none is of them.
 
-    Raises:
-        InputError: naming ``where`` and the array, for one of another type or shape.
+    InputError, naming ``where`` and the array, for one of another type or shape.
     """
     found: dict[str, Any] = {}
     for field in fields(Links):
@@ -165,11 +164,7 @@ def pair_keys(pairs: NDArray[Any]) -> NDArray[np.uint64]:
 
 
 def open_links(folder: Path, description: dict[str, Any]) -> Links | None:
-    """Map the links of a store or layout, with dtypes and shapes checked; None where there are none.
-
-    Raises:
-        InputError: where an array is missing or not as described.
-    """
+    """Map the links of a store or layout, with dtypes and shapes checked; None where there are none."""
     if "links" not in description:
         return None
     try:
@@ -187,16 +182,13 @@ def open_links(folder: Path, description: dict[str, Any]) -> Links | None:
 
 
 def check_links(links: Links, num_vertices: int, num_edges: int, where: str) -> None:
-    """Check ranges of ids, numbers of rows, and the order of pairs.
+    """Raise InputError, naming the first bad entry, for ids out of range, rows that are missing, or another order.
 
     Args:
         links: in the order of stores.
         num_vertices: N.
         num_edges: E.
         where: what messages call the graph.
-
-    Raises:
-        InputError: naming ``where``, the array and its first bad entry.
     """
     if num_vertices > MOST_VERTICES:
         raise InputError(f"{where} has {num_vertices:,} vertices, and links are for graphs of up to 2^32")
@@ -211,15 +203,12 @@ def check_links(links: Links, num_vertices: int, num_edges: int, where: str) -> 
 
 
 def check_beside(links: Links, num_edges: int | None, where: str) -> None:
-    """Check that there is a row and a weight for each pair that is to have one.
+    """Raise InputError unless there is a row and a weight for each pair that is to have one.
 
     Args:
         links: in any order.
         num_edges: E; None: not known yet, so rows of edges are not counted.
         where: what messages call the graph.
-
-    Raises:
-        InputError: naming ``where`` and what has another length.
     """
     for pairs, name in ROWS.items():
         rows, of = getattr(links, name), links.edge_set(pairs)
@@ -237,11 +226,7 @@ def check_beside(links: Links, num_edges: int | None, where: str) -> None:
 
 
 def check_rows(rows: NDArray[np.int64], count: int, name: str, pairs: str) -> None:
-    """Check that there is a row of vertices for each of some pairs.
-
-    Raises:
-        InputError: where there is not.
-    """
+    """Raise InputError unless there is a row of vertices for each of some pairs."""
     if len(rows) != count:
         raise InputError(f"{name} has {len(rows):,} rows, and there are {count:,} {pairs}; give a row for each")
 
@@ -255,11 +240,7 @@ def pairs_in_two(links: Links) -> Iterator[tuple[str, str, NDArray[np.int64]]]:
 
 
 def check_ends(links: Links, num_vertices: int, at: Callable[[str, int], str]) -> None:
-    """Check that links are between vertices; ``at`` is what messages call a row of the file of that name.
-
-    Raises:
-        InputError: naming the first vertex that there is not.
-    """
+    """Raise InputError for the first end that is no vertex; ``at`` is what messages call a row of a file."""
     for name, ids in links.arrays():
         if name == "train_weights":
             continue
@@ -267,11 +248,7 @@ def check_ends(links: Links, num_vertices: int, at: Callable[[str, int], str]) -
 
 
 def check_pairs(ids: NDArray[np.int64], num_vertices: int, at: Callable[[int], str], *, least: int = 0) -> None:
-    """Check that ids [m, K] are those of vertices, from ``least`` on; ``at`` is what messages call a row.
-
-    Raises:
-        InputError: naming the first that is not.
-    """
+    """Raise InputError for the first of ids [m, K] outside ``least`` .. N - 1; ``at`` is what messages call a row."""
     if ids.size and (ids.min() < least or ids.max() >= num_vertices):
         row, column = np.argwhere((ids < least) | (ids >= num_vertices))[0]
         raise InputError(f"{at(int(row))} names {ids[row, column]}, outside the vertices 0 .. {num_vertices - 1}")

@@ -34,11 +34,7 @@ class Withheld(Protocol):
         """Return which edges [n, 2], the next of the source, are to be taken out."""
 
     def outcome(self, where: str) -> Outcome:
-        """Return what came of it, when all edges were seen.
-
-        Raises:
-            InputError: naming ``where``, where the edges do not go with the pairs.
-        """
+        """Return what came of it, when all edges were seen; InputError where they do not go with the pairs."""
 
 
 class HeldOut:

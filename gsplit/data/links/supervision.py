@@ -34,8 +34,7 @@ class Share:
 def link_facts(description: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Return what the description of a store says of its links beside the numbers of pairs.
 
-    Raises:
-        InputError: where it is damaged; ``where`` is what messages call it.
+    InputError where it is damaged; ``where`` is what messages call it.
     """
     facts = {key: value for key, value in description.get("links", {}).items() if key not in EDGE_SETS}
     drawn = facts.get("supervision")

@@ -75,11 +75,7 @@ class InFolder(os.PathLike[str]):
     temporary: Temporary | None
 
     def __fspath__(self) -> str:
-        """The path of the folder.
-
-        Raises:
-            InputError: where this was closed, and the folder is gone.
-        """
+        """The path of the folder; InputError where this was closed, and the folder is gone."""
         if self.temporary is not None and self.temporary.closed:
             raise InputError(
                 f"this {type(self).__name__} was closed, and its temporary folder is gone; make it again, or give it "
