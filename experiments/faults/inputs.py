@@ -40,7 +40,7 @@ IMPORTED = (
     "gsplit.predict.api",
     "gsplit.data.importers.formats.pyg",
     "gsplit.data.importers.formats.graphbolt",
-    "gsplit.data.exporters.torch_graphs",
+    "gsplit.data.exporters",
 )
 """Once, before anything is forked, where they are installed; not pyarrow and DGL, which start threads."""
 

@@ -13,18 +13,19 @@ import tempfile
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 import gsplit._core as _core
 from gsplit.bars import progress_bar
-from gsplit.data.cleaning import Cleaning, Tally
 from gsplit.data.columns.rounding import Rounding, log_rounded
 from gsplit.data.edge_history import ADDED
 from gsplit.data.folders import FolderWriter
+from gsplit.data.graph import Adjacency
 from gsplit.data.importers.source import EDGES_AT_ONCE, EdgeChunk, GraphSource
+from gsplit.data.links.held_out import Withheld
 from gsplit.data.repeats import first_repeated, refusal, shown_edge
 from gsplit.data.schema import VertexType
 from gsplit.data.spill import INT32_VERTICES, Buckets, EdgeSpill
@@ -39,21 +40,50 @@ VERTEX_BYTES = 40
 logger = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Cleaning:
+    """Steps that clean the edges of a source."""
+
+    undirected: bool = False
+    self_loops: Literal["keep", "drop", "add"] = "keep"
+    duplicates: str = "first"
+    """A rule of :mod:`gsplit.data.repeats`, resolved."""
+    withheld: Withheld | None = None
+    """Which edges are no message edges."""
+
+    @property
+    def weights(self) -> type:
+        """Type of weights on disk: float32, but for rules that add them up."""
+        return np.float64 if self.duplicates in ("sum", "mean", "count") else np.float32
+
+
+@dataclass(kw_only=True)
+class Tally:
+    """Numbers of edges that the cleaning removed or added."""
+
+    repeated: int = 0
+    """Edges of the source that repeat another one."""
+    self_loops: int = 0
+    """Self-loops that were dropped."""
+    reverses: int = 0
+    """Reverse edges, now or before added: of the k-th edge u -> v, where the source has no k-th edge v -> u."""
+    loops: int = 0
+    """Self-loops that were added, now or before."""
+
+
 def write_adjacency(
     writer: FolderWriter,
     source: GraphSource,
     num_vertices: int | None,
     cleaning: Cleaning,
     ends: tuple[VertexType, VertexType] | None = None,
-) -> tuple[NDArray[np.int64], Tally]:
-    """Write indptr, indices and, where there are such, edge_weight and added_degrees; return indptr and the tally.
+) -> tuple[Adjacency, Tally]:
+    """Write indptr, indices and, where there are such, edge_weight and added_degrees; return the edges and the tally.
 
     Neighbours stand in the order of the source, each at its first appearance, then those that an import before has
     added, those by reverse edges and the loop. Reverse edges of before are made anew with those of now.
 
     Args:
-        writer: of the folder.
-        source: of the edges.
         num_vertices: N, of the destinations; None: the edges tell.
         cleaning: of the edges; between two types there are neither loops nor reverses.
         ends: types of sources and destinations, where vertices have types.
@@ -78,7 +108,8 @@ def write_adjacency(
         finally:
             buckets.files.close()
     writer.save("indptr", indptr)
-    return indptr, reader.tally
+    weight = writer.mapped("edge_weight") if source.edges.weighted else None
+    return Adjacency(indptr=indptr, indices=writer.mapped("indices"), edge_weight=weight), reader.tally
 
 
 def check_num_vertices(vertices: int, where: str, other_ids: str = "") -> None:
@@ -240,13 +271,10 @@ def _are_finite(weight: NDArray[Any]) -> NDArray[np.bool_]:
 @dataclass(frozen=True, kw_only=True)
 class _Sorted:
     files: Buckets
-    bounds: NDArray[np.int64]
-    """[B + 1] bounds of the buckets: bucket b has the destinations ``bounds[b] .. bounds[b + 1]``."""
     own: NDArray[np.int64]
     """[B] how many edges of each bucket are the source's own; those of an import before follow them."""
     old: NDArray[np.int64]
     """[B] how many edges of each bucket are both; reverse edges follow them."""
-    dtype: Any
 
 
 def _sort(
@@ -280,7 +308,7 @@ def _sort(
         files.close()
         raise
     spill.remove()
-    return _Sorted(files=files, bounds=bounds, own=own, old=old, dtype=dtype)
+    return _Sorted(files=files, own=own, old=old)
 
 
 def _bucket_bounds(ends: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -305,18 +333,18 @@ def _write_rows(
     indptr = np.zeros(n + 1, np.int64)
     rule = cleaning.duplicates
     repeats = getattr(_core.Repeats, {"count": "sum", "refuse": "first"}.get(rule, rule))
-    seen = np.full(num_sources, -1, edges.dtype)
+    seen = np.full(num_sources, -1, edges.files.dtype)
     refused: tuple[int, int] | None = None
     added_degrees = np.zeros(n, np.int64)
     rounding = Rounding(np.zeros(1, np.bool_))
     with ExitStack() as streams:
-        indices_out = streams.enter_context(writer.stream("indices", edges.dtype))
+        indices_out = streams.enter_context(writer.stream("indices", edges.files.dtype))
         weighted = source.edges.weighted
         weight_out = streams.enter_context(writer.stream("edge_weight", np.float32)) if weighted else None
         bar = streams.enter_context(progress_bar(len(edges.own), "build rows"))
         for b in range(len(edges.own)):
             bar.update()
-            begin, end = int(edges.bounds[b]), int(edges.bounds[b + 1])
+            begin, end = int(edges.files.bounds[b]), int(edges.files.bounds[b + 1])
             pairs, weight = edges.files.read(b)
             own = int(edges.own[b])
             kept, indices, weights, added, repeated, loops = _core.rows_from_edges(

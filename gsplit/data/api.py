@@ -1,27 +1,40 @@
-"""``gsplit.import_graph``: make a graph store from Python, as ``gsplit import`` does."""
+"""Graph stores made from Python: ``gsplit.import_graph``, and what others like it share."""
 
 from __future__ import annotations
 
 import os
-from dataclasses import fields
+from collections.abc import Callable
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from gsplit.config.fields import check_options
 from gsplit.data.build_options import BuildOptions
-from gsplit.data.folders import writing_folder
-from gsplit.data.importers.attached.link_files import NO_LINKS, LinkFiles
+from gsplit.data.folders import FolderWriter, writing_folder
+from gsplit.data.importers.attached.link_files import LinkFiles
 from gsplit.data.importers.attached.vertex_files import VertexFiles
 from gsplit.data.importers.keys import Keys
 from gsplit.data.importers.named_edges import IdOptions
 from gsplit.data.importers.tables.databases import shown_source
 from gsplit.data.importers.tables.text_rules import TextRules
 from gsplit.data.inputs import open_inputs
+from gsplit.data.memory.temporary import Temporary
 from gsplit.data.store import GraphStore, open_store
 from gsplit.data.typed_build import fill_any_store
-from gsplit.errors import one_line_errors
+from gsplit.errors import InputError, one_line_errors
+from gsplit.files import as_path
 
 T = TypeVar("T")
+
+GROUPS: dict[str, Any] = {
+    "files": VertexFiles,
+    "links": LinkFiles,
+    "keys": Keys,
+    "ids": IdOptions,
+    "texts": TextRules,
+    "build": BuildOptions,
+}
+"""Arguments of :func:`make_store` that have the options for their fields."""
 
 
 def import_graph(
@@ -65,9 +78,7 @@ def import_graph(
         (3, 6)
     """
     one_line_errors()
-    check_options(
-        options, VertexFiles, LinkFiles, Keys, IdOptions, TextRules, BuildOptions, where="gsplit.import_graph"
-    )
+    check_options(options, *GROUPS.values(), where="gsplit.import_graph")
     return make_store(
         os.fspath(source),
         Path(out),
@@ -75,12 +86,7 @@ def import_graph(
         root=None if root is None else Path(root),
         overwrite=overwrite,
         add=None if add is None else str(add),
-        files=options_of(VertexFiles, options),
-        links=options_of(LinkFiles, options),
-        keys=options_of(Keys, options),
-        ids=options_of(IdOptions, options),
-        texts=options_of(TextRules, options),
-        build=options_of(BuildOptions, options),
+        **{group: options_of(cls, options) for group, cls in GROUPS.items()},
     )
 
 
@@ -98,7 +104,7 @@ def make_store(
     overwrite: bool,
     add: str | None = None,
     files: VertexFiles,
-    links: LinkFiles = NO_LINKS,
+    links: LinkFiles,
     keys: Keys,
     ids: IdOptions,
     texts: TextRules,
@@ -113,3 +119,28 @@ def make_store(
         described_as = shown_source(source if add is None else f"{source} --add {add}")
         fill_any_store(writer, opened, build, name=name or opened.name, described_as=described_as)
     return open_store(out, typed=True)
+
+
+def kept_store(
+    fill: Callable[[FolderWriter], None], where: str, out: str | os.PathLike[str] | None, overwrite: bool
+) -> GraphStore:
+    """The store that a function writes, in ``out`` or in a temporary folder."""
+    if out is not None:
+        folder = as_path(out, f"{where}: out", "a folder")
+        with writing_folder(folder, overwrite=overwrite) as writer:
+            fill(writer)
+        return open_store(folder, typed=True)
+    temporary = Temporary()
+    try:
+        with writing_folder(temporary.path / "graph") as writer:
+            fill(writer)
+        return replace(open_store(temporary.path / "graph", typed=True), temporary=temporary)
+    except BaseException:
+        temporary.close()  # not when the traceback goes, which notebooks keep
+        raise
+
+
+def check_name(name: Any, where: str) -> None:
+    """Raise InputError for a name of a graph that is no line of text."""
+    if not isinstance(name, str) or not name.isprintable():
+        raise InputError(f"{where}: name must be a line of text, not {name!r}")

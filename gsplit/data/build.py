@@ -16,9 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gsplit.data.adjacency import check_num_vertices, write_adjacency
+from gsplit.data.adjacency import Cleaning, Tally, check_num_vertices, write_adjacency
 from gsplit.data.build_options import BuildOptions
-from gsplit.data.cleaning import Cleaning, Tally
 from gsplit.data.columns.written import write_features
 from gsplit.data.edge_history import KEY as HISTORY
 from gsplit.data.edge_history import EdgeHistory
@@ -65,38 +64,28 @@ def fill_store(
         check_num_vertices(n, source.where)
         check_features(source, n)
         labelled = labelled_of(source, n, options)
-    columns = list(source.columns)
-    if source.features is not None:
-        assert labelled is not None
-        columns += write_features(
-            writer,
-            source.features,
-            dtype=options.feature_dtype,
-            training=labelled.train_idx,
-            called=source.called.get("features", source.where),
-            shown=shown_by(source),
-        )
+    training = np.empty(0, np.int64) if labelled is None else labelled.train_idx
+    columns = [*source.columns, *write_features_of(writer, source, training, options)]
     ids_described = None if source.ids is None else source.ids.write(writer.path / kept_ids.FILE)
     withheld = _withheld(source, options, writer.path, ids_described)
     cleaning = Cleaning(
         undirected=options.undirected, self_loops=options.self_loops, duplicates=rule, withheld=withheld
     )
-    indptr, tally = write_adjacency(writer, source, n, cleaning)
+    edges_written, tally = write_adjacency(writer, source, n, cleaning)
+    indptr, indices = edges_written.indptr, edges_written.indices
     links, outcome = None, None
     if withheld is not None:
         if source.links is not None:
             check_ends(source.links, len(indptr) - 1, source.row)
         outcome = withheld.outcome(source.where)
-        links = _with_rows(outcome.links, source, indptr, writer.mapped("indices"))
+        links = _with_rows(outcome.links, source, indptr, indices)
     if source.maybe_header is not None and options.num_vertices is None:
-        _check_header(source.maybe_header, indptr, writer.mapped("indices"))
+        _check_header(source.maybe_header, indptr, indices)
     labelled = labelled or labelled_of(source, len(indptr) - 1, options)
     save_labelled(writer, labelled)
     graph = GraphArrays(
-        indptr=indptr,
-        indices=writer.mapped("indices"),
+        **vars(edges_written),
         features=None if source.features is None else writer.mapped("features"),
-        edge_weight=writer.mapped("edge_weight") if source.edges.weighted else None,
         links=links,
         **vars(labelled),
     )
@@ -325,6 +314,22 @@ def check_features(source: GraphSource, n: int) -> None:
         )
 
 
+def write_features_of(
+    writer: FolderWriter, source: GraphSource, training: NDArray[np.int64], options: BuildOptions
+) -> list[dict[str, Any]]:
+    """Write the features of a source, if it has some; what a description says of their columns."""
+    if source.features is None:
+        return []
+    return write_features(
+        writer,
+        source.features,
+        dtype=options.feature_dtype,
+        training=training,
+        called=source.called.get("features", source.where),
+        shown=shown_by(source),
+    )
+
+
 def report(source: GraphSource, tally: Tally, cleaning: Cleaning, outcome: Outcome | None = None) -> None:
     """Say what became of the edges."""
     where, before = source.where, source.edge_history or EdgeHistory()
@@ -351,12 +356,7 @@ def report(source: GraphSource, tally: Tally, cleaning: Cleaning, outcome: Outco
 
 
 def remark(graph: GraphArrays, where: str) -> None:
-    """Say what is odd about classes and types, and whether there is nothing to train on; links are trained on, too.
-
-    Args:
-        graph: with checked labels and vertex sets.
-        where: what messages call the source.
-    """
+    """Say what is odd about classes and types, and whether there are neither vertices nor links to train on."""
     concerns = list(unreached_types(graph))
     if graph.num_classes and not graph.regression:
         concerns += class_concerns(graph, label_counts(graph))

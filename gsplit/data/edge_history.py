@@ -47,12 +47,7 @@ class EdgeHistory:
         )
 
     def check_next(self, rule: str, where: str) -> None:
-        """Raise InputError where edges cannot be added with the same result as if all were imported at once.
-
-        Args:
-            rule: by which repeated edges become one now.
-            where: the store, for messages.
-        """
+        """Raise InputError where edges cannot be added with the same result as if all were imported at once."""
         was, at_once = self.duplicates, "import all edges at once, without --add"
         if self.has_combined and rule != was and {rule, was} - {"first", "keep"}:
             raise InputError(
@@ -68,10 +63,6 @@ class EdgeHistory:
 
 def history_of(described: Mapping[str, Any], where: str) -> EdgeHistory | None:
     """What became of the edges of a store; None where its description does not say, or not which were added.
-
-    Args:
-        described: what ``graph.json`` says of the store.
-        where: what messages call that file.
 
     Raises:
         InputError: where the entry is damaged.

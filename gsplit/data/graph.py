@@ -233,11 +233,7 @@ def check_vertex_sets(
     """Check the vertex sets and the labels of their vertices: the part of :func:`check_graph` that needs no edges.
 
     Args:
-        graph: to check.
-        n: number of vertices.
-        where: what messages call it.
         entry: what messages call the i-th vertex of a set in place of that: the line of its file.
-        shown: what messages call a vertex.
 
     Raises:
         InputError: naming ``where`` or the entry, the set and its first bad vertex.
@@ -246,7 +242,7 @@ def check_vertex_sets(
         raise InputError(f"{where}: the number of classes is {graph.num_classes}")
     for name in VERTEX_SETS:
         ids = graph.vertex_set(name)
-        at = partial(_place, where, entry, name)
+        at = partial(entry or (lambda *_: where), name)
         check_ids(ids, n, f"{name}_idx", at)
         _, once = np.unique(ids, return_index=True)
         if len(once) != len(ids):
@@ -260,11 +256,6 @@ def check_vertex_sets(
         both = np.intersect1d(graph.vertex_set(first), graph.vertex_set(second), assume_unique=True)
         if len(both):
             logger.warning("%s: %d vertices are in both the %s and the %s set", where, len(both), first, second)
-
-
-def _place(where: str, entry: Callable[[str, int], str] | None, name: str, index: int) -> str:
-    """Return what messages call a vertex of a set."""
-    return where if entry is None else entry(name, index)
 
 
 def check_ids(ids: NDArray[Any], n: int, what: str, at: Callable[[int], str]) -> None:

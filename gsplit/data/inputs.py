@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from pathlib import Path
 
-from gsplit.config.fields import flag_of
 from gsplit.data.append.grow import from_store
 from gsplit.data.build_options import BuildOptions
 from gsplit.data.importers import check_of_kind, edge_table, kind_of, load_source
@@ -20,6 +19,7 @@ from gsplit.data.importers.source import GraphSource, TypedSource
 from gsplit.data.importers.tables import databases
 from gsplit.data.importers.tables.table_files import TableFile
 from gsplit.data.importers.tables.text_rules import TextRules
+from gsplit.data.typed_build import check_of_one_type
 from gsplit.errors import InputError
 
 
@@ -89,7 +89,8 @@ def open_inputs(
             regression = build.task == "regression"
             found = load_source(source, seed=build.seed, root=root, regression=regression, keys=keys, ends=ids.ends)
         if isinstance(found, TypedSource):
-            _check_alone(found, files, ids, links)
+            for given in (files, ids, links):
+                check_of_one_type(found.where, given, [field.name for field in fields(given)])
             return found, build
         found, named = with_unconnected(found, files, folder), None
     if found.num_vertices is None:
@@ -100,17 +101,6 @@ def open_inputs(
         assert table is not None
         found = replace(found, edge_times=edge_times(table, ids.edge_time, named=ids.ids == "any"))
     return with_links(attach(found, files.settled, named, kept), links, ids.ends, named), build
-
-
-def _check_alone(source: TypedSource, files: VertexFiles, ids: IdOptions, links: LinkFiles) -> None:
-    """Raise InputError where files or ids are given beside a graph of several types."""
-    for given in (files, ids, links):
-        for field in fields(given):
-            if getattr(given, field.name) != field.default:
-                raise InputError(
-                    f"{source.where} has several types of vertices, or relations, and {flag_of(field.name)} is for "
-                    "graphs of one; drop it"
-                )
 
 
 def _check_edge_time(

@@ -65,13 +65,6 @@ class OpenFolder(InFolder):
 def open_folder(path: Path, file_name: str, format_name: str, *, verify: bool, typed: bool) -> dict[str, Any]:
     """The fields of an :class:`OpenFolder`: dtypes and shapes of its arrays are checked, not their contents.
 
-    Args:
-        path: the folder.
-        file_name: of its description.
-        format_name: of the description.
-        verify: also read every byte and compare checksums.
-        typed: take several types of vertices, or relations.
-
     Raises:
         InputError: where anything is missing or not as described, or there are several types and the caller takes
             but one.

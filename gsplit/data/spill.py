@@ -51,11 +51,7 @@ class ArraySpill:
 
 
 class EdgeSpill:
-    """Pieces of an edge list, read back in the order in which they were added.
-
-    Args:
-        folder: where the files go.
-    """
+    """Pieces of an edge list, read back in the order in which they were added."""
 
     def __init__(self, folder: Path) -> None:
         self._pairs, self._weights = ArraySpill(folder / "pairs"), ArraySpill(folder / "weights")
@@ -105,8 +101,8 @@ class Buckets:
     def __init__(
         self, folder: Path, bounds: NDArray[np.int64], sizes: NDArray[np.int64], dtype: Any, *, weights: Any
     ) -> None:
-        self._bounds = bounds
-        self._dtype = np.dtype(dtype)
+        self.bounds = bounds
+        self.dtype = np.dtype(dtype)
         self._weights = None if weights is None else np.dtype(weights)
         self._begins = np.concatenate([[0], np.cumsum(sizes)])
         self._next = self._begins[:-1].copy()
@@ -120,7 +116,7 @@ class Buckets:
 
     def add(self, pairs: NDArray[Any], weight: NDArray[Any] | None) -> None:
         """Append edges, pairs [n, 2] and weights [n], each to its bucket."""
-        bucket = np.searchsorted(self._bounds[1:-1], pairs[:, 1], side="right")
+        bucket = np.searchsorted(self.bounds[1:-1], pairs[:, 1], side="right")
         counts = np.bincount(bucket, minlength=len(self._next))
         if len(counts) > 1:
             # A stable sort of 16-bit keys is a radix sort.
@@ -130,7 +126,7 @@ class Buckets:
         begin = 0
         for b in np.flatnonzero(counts):
             end = begin + counts[b]
-            self._write(0, int(self._next[b]) * 2 * self._dtype.itemsize, pairs[begin:end].astype(self._dtype))
+            self._write(0, int(self._next[b]) * 2 * self.dtype.itemsize, pairs[begin:end].astype(self.dtype))
             if weight is not None:
                 self._write(1, int(self._next[b]) * weight.itemsize, weight[begin:end])
             self._next[b] += counts[b]
@@ -145,7 +141,7 @@ class Buckets:
         begin, count = int(self._begins[b]), int(self._begins[b + 1] - self._begins[b])
         for file in self._files:
             file.flush()
-        pairs = np.fromfile(self._paths[0], self._dtype, 2 * count, offset=begin * 2 * self._dtype.itemsize)
+        pairs = np.fromfile(self._paths[0], self.dtype, 2 * count, offset=begin * 2 * self.dtype.itemsize)
         if self._weights is None:
             return pairs, None
         return pairs, np.fromfile(self._paths[1], self._weights, count, offset=begin * self._weights.itemsize)

@@ -6,14 +6,14 @@ type and one relation becomes a store of one type, as if it had never had a name
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
 
 from gsplit.config.fields import flag_of
-from gsplit.data.adjacency import check_num_vertices, write_adjacency
+from gsplit.data.adjacency import Cleaning, check_num_vertices, write_adjacency
 from gsplit.data.build import (
     check_features,
     check_split,
@@ -23,10 +23,9 @@ from gsplit.data.build import (
     remark,
     report,
     shown_by,
+    write_features_of,
 )
 from gsplit.data.build_options import BuildOptions
-from gsplit.data.cleaning import Cleaning
-from gsplit.data.columns.written import write_features
 from gsplit.data.folders import FolderWriter
 from gsplit.data.graph import Adjacency, Labelled, check_vertex_sets
 from gsplit.data.importers.source import EdgeChunks, GraphSource, TypedSource, reverse_edges
@@ -47,10 +46,6 @@ def fill_any_store(
     """Write a source of one type or of several into the folder of a new graph store.
 
     Args:
-        writer: of the folder.
-        source: to write.
-        options: what becomes of it.
-        name: of the graph.
         described_as: what ``graph.json`` gives as the source.
 
     Raises:
@@ -69,7 +64,7 @@ def fill_any_store(
 
 def _filled(writer: FolderWriter, source: TypedSource, options: BuildOptions) -> dict[str, Any]:
     """Write the arrays of a source of several types; what the description says of them."""
-    _check_options(source, options)
+    check_of_one_type(source.where, options, OF_ONE_TYPE)
     if options.reverse:
         source = replace(source, relations=_with_reverses(source.relations, source.where))
     schema = source.schema
@@ -83,15 +78,8 @@ def _filled(writer: FolderWriter, source: TypedSource, options: BuildOptions) ->
     for number, (vertices, each) in enumerate(zip(source.types.values(), schema.types, strict=True)):
         check_num_vertices(each.num_vertices, f"{source.where}: type {each.name}")
         check_features(vertices, each.num_vertices)
-        if vertices.features is not None:
-            write_features(
-                writer.numbered(number),
-                vertices.features,
-                dtype=options.feature_dtype,
-                training=labelled.train_idx if number == target else np.empty(0, np.int64),
-                called=vertices.called.get("features", vertices.where),
-                shown=shown_by(vertices),
-            )
+        training = labelled.train_idx if number == target else np.empty(0, np.int64)
+        write_features_of(writer.numbered(number), vertices, training, options)
     save_labelled(writer.numbered(target), labelled)
     adjacencies = [
         _write_relation(writer.numbered(number), source, schema, number, options)
@@ -129,22 +117,20 @@ def _write_relation(
     called = GraphSource(
         name=source.name, edges=edges, num_vertices=to_type.num_vertices, where=f"{source.where}: relation {relation}"
     )
-    indptr, tally = write_adjacency(writer, called, to_type.num_vertices, cleaning, (from_type, to_type))
+    adjacency, tally = write_adjacency(writer, called, to_type.num_vertices, cleaning, (from_type, to_type))
     report(called, tally, cleaning)
-    return Adjacency(
-        indptr=indptr,
-        indices=writer.mapped("indices"),
-        edge_weight=writer.mapped("edge_weight") if edges.weighted else None,
-    )
+    return adjacency
 
 
-def _check_options(source: TypedSource, options: BuildOptions) -> None:
-    usual = {field.name: field.default for field in fields(BuildOptions)}
-    for name in OF_ONE_TYPE:
-        if getattr(options, name) != usual[name]:
+def check_of_one_type(where: str, given: Any, names: Iterable[str]) -> None:
+    """Raise InputError, naming the source, for options that graphs of several types do not have, and are given."""
+    usual = {field.name: field.default for field in fields(given)}
+    for name in names:
+        if getattr(given, name) != usual[name]:
             instead = "give --reverse" if name == "undirected" else "drop it"
             raise InputError(
-                f"{source.where} has several types or relations, and {flag_of(name)} is for graphs of one; {instead}"
+                f"{where} has several types of vertices, or relations, and {flag_of(name)} is for graphs of one; "
+                f"{instead}"
             )
 
 

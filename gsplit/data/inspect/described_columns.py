@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gsplit.pages.rendering import printable
+
 SHOWN = 40
 """Characters of a name in a line."""
 
@@ -48,8 +50,8 @@ class DescribedColumn:
 
 def shortened(name: str) -> str:
     """A name that a line has room for, in letters that can be printed."""
-    printable = "".join(mark if mark.isprintable() else "?" for mark in name)
-    return printable if len(printable) <= SHOWN else printable[: SHOWN - 3] + "..."
+    shown = printable(name)
+    return shown if len(shown) <= SHOWN else shown[: SHOWN - 3] + "..."
 
 
 def described_columns(description: dict[str, Any], num_features: int) -> list[DescribedColumn]:

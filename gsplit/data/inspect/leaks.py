@@ -71,9 +71,6 @@ def leaks_of(
     """Find columns that give the label away; reads the features once.
 
     Args:
-        graph: with features.
-        columns: of it.
-        labels: of it.
         categories: first column, and the one after the last, of each column of a table that became several, one for
             each category.
     """

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.errors import InputError
+from gsplit.pages.rendering import printable
 
 SHOWN = 20
 """Most classes that a line names."""
@@ -63,11 +64,5 @@ def texts_of(array: NDArray[Any], what: str) -> list[str]:
 
 def listed(numbers: Sequence[int], names: Sequence[str] | None) -> str:
     """Classes in a line: their numbers, with the names where there are some; of many the first."""
-    words = [
-        str(number) if names is None else f"{number} ({_printable(names[number])})" for number in numbers[:SHOWN]
-    ]
+    words = [str(number) if names is None else f"{number} ({printable(names[number])})" for number in numbers[:SHOWN]]
     return ", ".join([*words, *(["..."] if len(numbers) > SHOWN else [])])
-
-
-def _printable(name: str) -> str:
-    return "".join(mark if mark.isprintable() else "?" for mark in name)

@@ -52,8 +52,6 @@ def random_sets(
     Args:
         labels: as in a store, [N] or [N, C].
         shares: of train, valid and test among the labelled vertices.
-        seed: of the draw.
-        where: what messages call the source.
         some: whether some of its [C] labels are enough for a vertex.
         stratify: give each class its share in each set (:func:`counts_by_class`).
 
@@ -96,7 +94,6 @@ def counts_by_class(
 
     Args:
         sizes: labelled vertices of each class.
-        shares: of train, valid and test.
         generator: decides between equals.
     """
     exact = [Fraction(str(float(share))) for share in shares]  # 0.6 is three fifths, which no float is
@@ -136,8 +133,6 @@ def check_bounds(
     """The two bounds as numbers of the kind that the times are.
 
     Args:
-        bounds: as given.
-        times: that they part.
         flag: which gives the bounds, for messages.
         by: which gives the times.
 
@@ -223,11 +218,8 @@ def replaced_sets(
     """Vertex sets: those of a store, and those of files; a vertex that a file names leaves the set it was in.
 
     Args:
-        kept: those of the store.
-        found: those of the files.
         named: the vertices that have a row in them.
         old: N0.
-        path: the files, for messages.
     """
     nothing = np.empty(0, np.int64)
     sets = {}

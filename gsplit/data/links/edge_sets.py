@@ -182,14 +182,7 @@ def open_links(folder: Path, description: dict[str, Any]) -> Links | None:
 
 
 def check_links(links: Links, num_vertices: int, num_edges: int, where: str) -> None:
-    """Raise InputError, naming the first bad entry, for ids out of range, rows that are missing, or another order.
-
-    Args:
-        links: in the order of stores.
-        num_vertices: N.
-        num_edges: E.
-        where: what messages call the graph.
-    """
+    """Raise InputError for ids out of range, rows that are missing, or another order than that of stores."""
     if num_vertices > MOST_VERTICES:
         raise InputError(f"{where} has {num_vertices:,} vertices, and links are for graphs of up to 2^32")
     check_ends(links, num_vertices, lambda name, row: f"{where}: {name}[{row}]")
@@ -208,7 +201,6 @@ def check_beside(links: Links, num_edges: int | None, where: str) -> None:
     Args:
         links: in any order.
         num_edges: E; None: not known yet, so rows of edges are not counted.
-        where: what messages call the graph.
     """
     for pairs, name in ROWS.items():
         rows, of = getattr(links, name), links.edge_set(pairs)

@@ -33,10 +33,8 @@ def write_hard_negatives(
     """Write ``hard_negatives`` [M, H]: for each training pair the destinations that its source has in pairs [n, 2].
 
     Args:
-        writer: of the store.
         pairs: in any order; a source has its destinations in that order.
         sources: [M] of the training pairs; int64 or int32.
-        num_vertices: N.
     """
     destinations = pairs[np.argsort(pairs[:, 0], kind="stable"), 1]
     counts = np.bincount(pairs[:, 0], minlength=num_vertices)

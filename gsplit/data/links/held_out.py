@@ -45,7 +45,6 @@ class HeldOut:
         leaks: what becomes of message edges that are validation or test pairs, or their reverses, and of pairs in two
             sets. ``drop`` takes them out of the training pairs, too, and test pairs out of the validation set.
         train_alone: take out all edges but training pairs and their reverses.
-        shown: what messages call a vertex.
     """
 
     def __init__(

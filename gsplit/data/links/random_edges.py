@@ -27,8 +27,6 @@ class RandomEdges:
 
     Args:
         shares: of the training, validation and test pairs, 1 in all.
-        seed: of the draw.
-        hashes: of vertices.
     """
 
     def __init__(self, shares: Sequence[float], seed: int, hashes: Hashes) -> None:

@@ -49,8 +49,6 @@ class Supervised:
 
     Args:
         others: what is withheld beside them.
-        drawn: the share.
-        hashes: of vertices.
         train: training pairs, of which some are drawn; of edges those that an import before has taken out.
         undirected: take reverses of drawn edges for training pairs, as they would be message edges.
     """

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from gsplit.config.fields import check_options
+from gsplit.data.api import check_name, kept_store
 from gsplit.data.build_options import BuildOptions
 from gsplit.data.importers.frames import IdNames, check_edge_order, given_set, is_frame
 from gsplit.data.importers.in_memory import arrays_source, typed_arrays_source
 from gsplit.data.importers.keys import Keys
 from gsplit.data.importers.source import GraphSource, TypedSource
-from gsplit.data.memory.kept import check_name, kept_store
 from gsplit.data.memory.tables_in_memory import store_of_tables
 from gsplit.data.store import GraphStore
 from gsplit.data.typed_build import fill_any_store

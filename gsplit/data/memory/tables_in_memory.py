@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from gsplit.config.fields import check_options
-from gsplit.data.api import options_of
+from gsplit.data.api import check_name, kept_store, options_of
 from gsplit.data.build import fill_store
 from gsplit.data.build_options import BuildOptions
 from gsplit.data.folders import FolderWriter
@@ -23,7 +23,6 @@ from gsplit.data.importers.tables.databases import Queries
 from gsplit.data.importers.tables.table_files import TableFile
 from gsplit.data.importers.tables.text_rules import TextRules
 from gsplit.data.inputs import open_inputs
-from gsplit.data.memory.kept import check_name, kept_store
 from gsplit.data.store import GraphStore
 from gsplit.errors import InputError
 
@@ -87,11 +86,8 @@ def store_of_tables(
             for key, value in kept.items()
         }
         files = options_of(VertexFiles, {**asked, **paths})
-        pairs = {
-            key: given_file(value, folder, f"{where}: {key}", None)
-            for key, value in links.items()
-            if value is not None
-        }
+        given = {key: value for key, value in links.items() if value is not None}
+        pairs = {key: given_file(value, folder, f"{where}: {key}", None) for key, value in given.items()}
         found, made = open_inputs(
             source, files=files, keys=Keys(), ids=ids, build=build, folder=folder, links=LinkFiles(**pairs)
         )

@@ -47,7 +47,6 @@ class Line:
     """A line of four quarters of one size (the last may be a little smaller), each cut into blocks from its begin.
 
     Args:
-        n: places on the line.
         leaf_size: of the smallest blocks, about.
         community_leaves: leaves of a community.
     """

@@ -99,8 +99,6 @@ def generate_typed(preset: Typed, *, seed: int = 0, features: bool = True) -> Ty
     """Make the graph: reverse relations after all others, relations inside one type symmetric.
 
     Args:
-        preset: what to make.
-        seed: of all draws.
         features: whether to make them, float32; the rest is the same without.
     """
     random = stream(seed, TYPES)

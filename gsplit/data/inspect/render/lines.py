@@ -28,8 +28,6 @@ def text_table(head: Sequence[str], rows: Sequence[Sequence[str]], right: Collec
     """Lines of a table, two spaces in; a head without words is left out.
 
     Args:
-        head: of the columns.
-        rows: with a text for each column.
         right: the columns that stand to the right.
     """
     widths = [max(len(row[at]) for row in (head, *rows)) for at in range(len(head))]
