@@ -17,9 +17,8 @@ from gsplit.data.importers.named_edges import IdOptions
 from gsplit.data.importers.tables.text_rules import TextRules
 from gsplit.data.inspect.overview import look
 from gsplit.data.inspect.render.graph_page import check_page_free, write_page
-from gsplit.data.inspect.render.lines import for_output, lines
+from gsplit.data.inspect.render.lines import for_output, lines, typed_lines
 from gsplit.data.inspect.render.sentences import counts
-from gsplit.data.inspect.render.typed_lines import typed_lines
 from gsplit.data.typed_graph import TypedGraph
 from gsplit.errors import InputError
 from gsplit.terminal import say

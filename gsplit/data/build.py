@@ -335,18 +335,15 @@ def report(source: GraphSource, tally: Tally, cleaning: Cleaning, outcome: Outco
     where, before = source.where, source.edge_history or EdgeHistory()
     if tally.repeated:
         logger.info("%s: %s edges repeat others: %s", where, f"{tally.repeated:,}", OUTCOMES[cleaning.duplicates])
-    dropped = [(tally.self_loops, "self-loops (--self-loops drop)")]
     if outcome is not None and outcome.words:
         logger.info("%s: %s", where, "; ".join(outcome.words))
+    words = [f"dropped {tally.self_loops:,} self-loops (--self-loops drop)"] if tally.self_loops else []
     added = [
         (max(0, tally.reverses - before.reverses), "reverse edges (--undirected)"),
         (max(0, tally.loops - before.loops), "self-loops (--self-loops add)"),
     ]
-    words = [
-        f"{verb} " + " and ".join(f"{count:,} {what}" for count, what in items if count)
-        for verb, items in (("dropped", dropped), ("added", added))
-        if any(count for count, _ in items)
-    ]
+    if any(count for count, _ in added):
+        words.append("added " + " and ".join(f"{count:,} {what}" for count, what in added if count))
     if words:
         logger.info("%s: %s", where, "; ".join(words))
     elif (not tally.repeated or cleaning.duplicates == "keep") and (

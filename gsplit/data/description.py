@@ -11,6 +11,13 @@ from gsplit.data.npy import DAMAGE, map_array, sha256_of_file
 from gsplit.errors import InputError
 from gsplit.files import read_json
 
+OTHERS = {
+    "graph.json": "a graph store: make a layout of it with gsplit partition",
+    "config.json": "a run: give its layout, or go on with --resume",
+    "layout.json": "a layout",
+}
+"""What a folder is that has a file of another kind, for messages."""
+
 
 def read_description(folder: Path, file_name: str, format_name: str, newest: int) -> dict[str, Any]:
     """The JSON description of a folder, of a version up to the newest that this release reads.
@@ -21,7 +28,8 @@ def read_description(folder: Path, file_name: str, format_name: str, newest: int
     if not folder.is_dir():
         raise InputError(f"{folder} is not a folder" + (", it is a file" if folder.exists() else ": no such path"))
     if not path.is_file():
-        raise InputError(f"{folder} is no {format_name}: it has no {file_name}{_hint(folder)}")
+        is_one = next((f"; it is {what}" for name, what in OTHERS.items() if (folder / name).is_file()), "")
+        raise InputError(f"{folder} is no {format_name}: it has no {file_name}{is_one}")
     try:
         description = read_json(path)
         found, found_version = description["format"], description["version"]
@@ -36,16 +44,6 @@ def read_description(folder: Path, file_name: str, format_name: str, newest: int
             f"{path} says {found!r} version {found_version!r}; this release reads {format_name!r} version {versions}"
         )
     return description
-
-
-def _hint(folder: Path) -> str:
-    if (folder / "graph.json").is_file():
-        return "; it is a graph store: make a layout of it with gsplit partition"
-    if (folder / "config.json").is_file():
-        return "; it is a run: give its layout, or go on with --resume"
-    if (folder / "layout.json").is_file():
-        return "; it is a layout"
-    return ""
 
 
 def open_array(

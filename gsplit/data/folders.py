@@ -148,16 +148,13 @@ def writing_folder(out: Path, *, overwrite: bool = False) -> Iterator[FolderWrit
                 for parent in missing:
                     parent.rmdir()
             if isinstance(error, MemoryError):
-                raise InputError(f"{out} cannot be made: there is too little memory{_words_of(error)}") from None
+                words = " ".join(str(error).split())
+                in_brackets = f" ({words})" if words else ""
+                raise InputError(f"{out} cannot be made: there is too little memory{in_brackets}") from None
             if isinstance(error, OSError) and (error.errno in FULL or NUMPYS_FULL in str(error)):
                 why = os.strerror(error.errno or errno.ENOSPC)
                 raise InputError(f"cannot write to {out.parent}: {why}") from None
             raise
-
-
-def _words_of(error: MemoryError) -> str:
-    words = " ".join(str(error).split())
-    return f" ({words})" if words else ""
 
 
 def _make_parent(out: Path) -> None:

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from itertools import combinations
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -248,11 +249,10 @@ def check_vertex_sets(
         if len(once) != len(ids):
             again = int(np.setdiff1d(np.arange(len(ids)), once)[0])
             raise InputError(f"{at(again)}: {name}_idx lists a vertex twice: {shown(int(ids[again]))}")
-        if graph.regression:
-            _check_numbers(graph.labels, ids, name, at, shown)
-        else:
-            _check_labels(graph.labels, ids, graph.num_classes, name, at, shown)
-    for first, second in (("train", "valid"), ("train", "test"), ("valid", "test")):
+        if (mistake := (_wrong_number if graph.regression else _wrong_label)(graph, ids, shown)) is not None:
+            index, text = mistake
+            raise InputError(f"{at(index)}: the {name} set has {text}")
+    for first, second in combinations(VERTEX_SETS, 2):
         both = np.intersect1d(graph.vertex_set(first), graph.vertex_set(second), assume_unique=True)
         if len(both):
             logger.warning("%s: %d vertices are in both the %s and the %s set", where, len(both), first, second)
@@ -265,43 +265,37 @@ def check_ids(ids: NDArray[Any], n: int, what: str, at: Callable[[int], str]) ->
         raise InputError(f"{at(index)}: {what}[{index}] is {ids[index]}, outside the vertices 0 .. {n - 1}")
 
 
-def _check_labels(
-    labels: NDArray[Any],
-    ids: NDArray[np.int64],
-    num_classes: int,
-    name: str,
-    at: Callable[[int], str],
-    shown: Callable[[int], str],
-) -> None:
-    own = labels[ids]
-    if labels.ndim == 1:
-        bad, lacking = (own < -1) | (own >= num_classes), own == -1
+def _wrong_label(graph: Labelled, ids: NDArray[np.int64], shown: Callable[[int], str]) -> tuple[int, str] | None:
+    """The first of the vertices [n] of a set whose label is no class, or missing, and what a message says of it."""
+    own = graph.labels[ids]
+    if own.ndim == 1:
+        bad, lacking = (own < -1) | (own >= graph.num_classes), own == -1
     else:
         bad, lacking = ~((own == 0) | (own == 1) | np.isnan(own)).all(axis=1), np.isnan(own).any(axis=1)
     if bad.any():
         index = int(np.argmax(bad))
-        if labels.ndim == 1:
-            rule, hint = f"a label outside 0 .. {num_classes - 1}", f": {own[index]}"
+        if own.ndim == 1:
+            rule, hint = f"a label outside 0 .. {graph.num_classes - 1}", f": {own[index]}"
         else:
             rule = "labels other than 0 and 1"
             hint = "" if np.isinf(own[index]).any() else "; --task regression takes any numbers"
-        raise InputError(f"{at(index)}: the {name} set has {rule} at vertex {shown(int(ids[index]))}{hint}")
-    if lacking.any():
-        index, others = int(np.argmax(lacking)), int(np.count_nonzero(lacking)) - 1
-        several = f" (nor have {others:,} others of its {len(ids):,})" if others else ""
-        raise InputError(
-            f"{at(index)}: the {name} set has vertex {shown(int(ids[index]))}, which has no label{several}; label "
-            "it, or take it out of the set"
-        )
+        return index, f"{rule} at vertex {shown(int(ids[index]))}{hint}"
+    if not lacking.any():
+        return None
+    index, others = int(np.argmax(lacking)), int(np.count_nonzero(lacking)) - 1
+    several = f" (nor have {others:,} others of its {len(ids):,})" if others else ""
+    return index, (
+        f"vertex {shown(int(ids[index]))}, which has no label{several}; label it, or take it out of the set"
+    )
 
 
-def _check_numbers(
-    labels: NDArray[Any], ids: NDArray[np.int64], name: str, at: Callable[[int], str], shown: Callable[[int], str]
-) -> None:
-    own = labels[ids]
+def _wrong_number(graph: Labelled, ids: NDArray[np.int64], shown: Callable[[int], str]) -> tuple[int, str] | None:
+    """The same of the numbers of a regression, of which a vertex may lack some, but not all may all."""
+    own = graph.labels[ids]
     infinite = np.isinf(own).any(axis=1)
     if infinite.any():
         index = int(np.argmax(infinite))
-        raise InputError(f"{at(index)}: the {name} set has an infinite label at vertex {shown(int(ids[index]))}")
+        return index, f"an infinite label at vertex {shown(int(ids[index]))}"
     if len(ids) and np.isnan(own).all():
-        raise InputError(f"{at(0)}: the {name} set has no label at all: those of its {len(ids)} vertices are NaN")
+        return 0, f"no label at all: those of its {len(ids)} vertices are NaN"
+    return None

@@ -212,15 +212,20 @@ def _is_quality(quality: object, parts: int) -> bool:
     """Return whether these are numbers by name, and lists of a number for each part; also by type and relation."""
     if not isinstance(quality, dict):
         return False
-    nested = [quality[key] for key in ("types", "relations") if key in quality]
-    if any(not isinstance(each, dict) or not all(_is_quality(of, parts) for of in each.values()) for each in nested):
-        return False
-    quality = {key: value for key, value in quality.items() if key not in ("types", "relations")}
-    counts = [value for key, value in quality.items() if key.endswith("_per_part")]
-    numbers = [value for key, value in quality.items() if not key.endswith("_per_part")]
-    if any(not isinstance(value, list) or len(value) != parts for value in counts):
-        return False
-    return all(isinstance(number, (int, float)) for number in (*numbers, *(x for value in counts for x in value)))
+    for key, value in quality.items():
+        if key in ("types", "relations"):
+            fine = isinstance(value, dict) and all(_is_quality(of, parts) for of in value.values())
+        elif key.endswith("_per_part"):
+            fine = isinstance(value, list) and len(value) == parts and all(map(_is_number, value))
+        else:
+            fine = _is_number(value)
+        if not fine:
+            return False
+    return True
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float))
 
 
 def _is_of_all(quality: dict[str, Any], schema: Schema) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gsplit.data.graph import GraphArrays
-from gsplit.data.ids.kept_ids import FILE, KeptIds, verify_ids
+from gsplit.data.ids.kept_ids import FILE, verify_ids
 from gsplit.data.inspect.concerns import Concern, NamesInLines, concerns
 from gsplit.data.inspect.described_columns import DescribedColumn, described_columns, feature_names, shortened
 from gsplit.data.inspect.feature_columns import FeatureColumns, columns_of
@@ -52,42 +52,33 @@ def look(opened: OpenFolder) -> Overview:
     Raises:
         InputError: where the file of ids is missing or damaged.
     """
-    ids = _checked_ids(opened)
-    with np.errstate(all="ignore"):  # a damaged or odd file may hold any bits
-        return _look(opened, ids)
-
-
-def _checked_ids(opened: OpenFolder) -> KeptIds | None:
-    """The ids of the user's own, compared with their checksum first: Arrow trusts its files."""
     described, path = opened.description.get("ids"), opened.path / FILE
     if isinstance(described, dict) and path.is_file() and path.stat().st_size == described.get("bytes"):
-        verify_ids(opened.path, described)
-    return opened.ids()
-
-
-def _look(opened: OpenFolder, ids: KeptIds | None) -> Overview:
-    graph = opened.graph
-    columns = described_columns(opened.description, graph.num_features)
-    names = _names(opened, ids.shown if ids is not None else str, columns)
-    structure = structure_of(graph)
-    labels = label_counts(graph)
-    links = link_counts(opened)
-    features = None if graph.features is None else columns_of(graph.features, "features")
-    leaks = Leaks()
-    if features is not None:
-        leaks = leaks_of(graph, features, labels, [(each.begin, each.end) for each in columns if each.one_each])
-    return Overview(
-        opened=opened,
-        ids=() if ids is None else ids.names,
-        names=names,
-        structure=structure,
-        labels=labels,
-        links=links,
-        features=features,
-        columns=columns,
-        leaks=leaks,
-        concerns=concerns(graph, structure, labels, features, leaks, names, links),
-    )
+        verify_ids(opened.path, described)  # first: Arrow trusts its files
+    ids = opened.ids()
+    with np.errstate(all="ignore"):  # a damaged or odd file may hold any bits
+        graph = opened.graph
+        columns = described_columns(opened.description, graph.num_features)
+        names = _names(opened, ids.shown if ids is not None else str, columns)
+        structure = structure_of(graph)
+        labels = label_counts(graph)
+        links = link_counts(opened)
+        features = None if graph.features is None else columns_of(graph.features, "features")
+        leaks = Leaks()
+        if features is not None:
+            leaks = leaks_of(graph, features, labels, [(each.begin, each.end) for each in columns if each.one_each])
+        return Overview(
+            opened=opened,
+            ids=() if ids is None else ids.names,
+            names=names,
+            structure=structure,
+            labels=labels,
+            links=links,
+            features=features,
+            columns=columns,
+            leaks=leaks,
+            concerns=concerns(graph, structure, labels, features, leaks, names, links),
+        )
 
 
 def _names(opened: OpenFolder, shown: Callable[[int], str], columns: Sequence[DescribedColumn]) -> NamesInLines:

@@ -32,11 +32,8 @@ class RandomEdges:
     def __init__(self, shares: Sequence[float], seed: int, hashes: Hashes) -> None:
         self._shares, self._seed, self._hashes = shares, seed, hashes
         self._bounds = np.cumsum(shares)[:2]
-        self._found: list[NDArray[np.int64]] = []
-        self._sets: list[NDArray[np.bool_]] = []
-        """For each piece of pairs, which are test pairs."""
-        self._preferred: list[NDArray[np.bool_]] = []
-        """Which stand in the direction that is taken where there are both."""
+        self._found = [(np.empty((0, 2), np.int64), np.zeros(0, np.bool_), np.zeros(0, np.bool_))]
+        """Pairs, which are test pairs, and which stand in the direction that is taken where there are both."""
         self._removed = 0
 
     def withhold(self, edges: NDArray[Any]) -> NDArray[np.bool_]:
@@ -45,16 +42,14 @@ class RandomEdges:
         drawn = pair_hashes(source, destination, self._seed)
         place = places_of(drawn)
         out = (place >= self._bounds[0]) & (edges[:, 0] != edges[:, 1])
-        self._found.append(edges[out].astype(np.int64))
-        self._sets.append(place[out] >= self._bounds[1])
-        self._preferred.append((source < destination)[out] == (drawn[out] & np.uint64(1)).astype(np.bool_))
+        preferred = (source < destination)[out] == (drawn[out] & np.uint64(1)).astype(np.bool_)
+        self._found.append((edges[out].astype(np.int64), place[out] >= self._bounds[1], preferred))
         self._removed += int(out.sum())
         return out
 
     def outcome(self, where: str) -> Outcome:
         """As of :class:`gsplit.data.links.held_out.Withheld`: each pair once, in a direction that an edge had."""
-        pairs = np.concatenate([np.empty((0, 2), np.int64), *self._found])
-        test, preferred = (np.concatenate([np.zeros(0, np.bool_), *each]) for each in (self._sets, self._preferred))
+        pairs, test, preferred = (np.concatenate(pieces) for pieces in zip(*self._found, strict=True))
         first = first_of_pairs(unordered_keys(pairs), ~preferred)
         for name, share, count in (("valid", self._shares[1], (~test).sum()), ("test", self._shares[2], test.sum())):
             if share and not count:

@@ -37,8 +37,7 @@ class TimedEdges:
         chunks: Callable[[], Iterator[Any]],
     ) -> None:
         self._times, self._bounds, self._written, self._chunks = times, bounds, written, chunks
-        self._found: list[NDArray[np.int64]] = []
-        self._when: list[NDArray[np.float64]] = []
+        self._found = [(np.empty((0, 2), np.int64), np.empty(0))]
         self._seen = self._removed = 0
 
     def withhold(self, edges: NDArray[Any]) -> NDArray[np.bool_]:
@@ -47,8 +46,7 @@ class TimedEdges:
         self._seen += len(edges)
         out = when >= self._bounds[0]
         new = out & (edges[:, 0] != edges[:, 1])
-        self._found.append(edges[new].astype(np.int64))
-        self._when.append(when[new])
+        self._found.append((edges[new].astype(np.int64), when[new]))
         self._removed += int(out.sum())
         return out
 
@@ -60,8 +58,7 @@ class TimedEdges:
 
     def outcome(self, where: str) -> Outcome:
         """As of :class:`gsplit.data.links.held_out.Withheld`: each pair once, as its first edge has it."""
-        pairs = np.concatenate([np.empty((0, 2), np.int64), *self._found])
-        when = np.concatenate([np.empty(0), *self._when])
+        pairs, when = (np.concatenate(pieces) for pieces in zip(*self._found, strict=True))
         keys = unordered_keys(pairs)
         order = first_of_pairs(keys, pairs[:, 0], when)
         pairs, when, keys = pairs[order], when[order], keys[order]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from gsplit.data.inspect.render import cells, sentences
 from gsplit.data.layout import Layout
 from gsplit.errors import InputError
 from gsplit.files import check_form, check_writable, replace_file
-from gsplit.pages.drawing import Picture, grouped, series, stacked
+from gsplit.pages.drawing import grouped, series, stacked
 from gsplit.pages.rendering import printable, render
 from gsplit.units import binary
 
@@ -61,8 +60,12 @@ def page(seen: Overview) -> str:
             ["in-degree", printable(sentences.degrees(seen))],
             *([["links", printable(sentences.links(seen))]] if seen.links is not None else []),
         ],
-        picture_of_degrees=_bars(
-            "Vertices by in-degree", {str(each): each.vertices for each in seen.structure.degrees}
+        picture_of_degrees=grouped(
+            {str(each): [each.vertices] for each in seen.structure.degrees},
+            {"vertices": series(0)},
+            "Vertices by in-degree",
+            "vertices",
+            lambda count: f"{count:,.0f}",
         ),
         degrees=degrees,
         most_in_sight=CLASSES_DRAWN,
@@ -122,8 +125,3 @@ def _features(seen: Overview, features: FeatureColumns) -> dict[str, Any]:
         "first": first,
         "table": cells.feature_table(seen, features, ROWS) if first.left_out else None,
     }
-
-
-def _bars(title: str, counts: Mapping[str, int]) -> Picture:
-    groups = {name: [count] for name, count in counts.items()}
-    return grouped(groups, {"vertices": series(0)}, title, "vertices", lambda count: f"{count:,.0f}")
