@@ -70,6 +70,7 @@ def _graph(path: Path) -> tuple[GraphArrays, KeptIds | None]:
 def in_global_ids(opened: layout.Layout) -> GraphArrays:
     """The graph of a layout as its store had it, but with ascending vertex sets: a layout keeps no order of them."""
     graph, permutation, positions, indptr = opened.graph, opened.permutation, opened.positions, opened.store_indptr
+    sets: dict[str, Any] = {f"{name}_idx": np.sort(permutation[graph.vertex_set(name)]) for name in VERTEX_SETS}
     place = slots(graph.indptr[:-1][positions], np.diff(indptr))  # of each edge of the store in the layout
     return replace(
         graph,
@@ -78,7 +79,7 @@ def in_global_ids(opened: layout.Layout) -> GraphArrays:
         features=None if graph.features is None else graph.features[positions],
         labels=graph.labels[positions],
         edge_weight=None if graph.edge_weight is None else graph.edge_weight[place],
-        **{f"{name}_idx": np.sort(permutation[graph.vertex_set(name)]) for name in VERTEX_SETS},
+        **sets,
     )
 
 

@@ -153,13 +153,13 @@ def _of_outputs(
     about = labels.outputs
     assert graph.features is not None
     assert about is not None
-    known = graph.num_vertices - about.missing
+    enough = graph.num_vertices - about.missing >= FEWEST_OF_OUTPUT
     outputs = []
-    for output in np.flatnonzero((known >= FEWEST_OF_OUTPUT) & (about.deviation > 0) & (about.deviation < math.inf)):
+    for output in np.flatnonzero(enough & (about.deviation > 0) & (about.deviation < math.inf)).tolist():
         values = graph.labels[:, output]
         _, counts = np.unique(values[np.isfinite(values)], return_counts=True)
         if chance_of_order(counts) + math.log(2 * columns.count * about.count) < RARE:
-            outputs.append(int(output))
+            outputs.append(output)
     if not outputs:
         return
     means, deviations = about.mean[outputs], about.deviation[outputs]

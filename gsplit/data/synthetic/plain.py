@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,9 +58,7 @@ def blur(classes: NDArray[np.int64], num_classes: int, purity: float, random: np
     classes[impure] = random.integers(0, num_classes, int(impure.sum()))
 
 
-def random_vertex_sets(
-    n: int, train_share: float, valid_share: float, random: np.random.Generator
-) -> dict[str, NDArray[np.int64]]:
+def random_vertex_sets(n: int, train_share: float, valid_share: float, random: np.random.Generator) -> dict[str, Any]:
     """``train_idx``, ``valid_idx`` and, of all others, ``test_idx``, by their shares of n vertices."""
     order = random.permutation(n)
     train, valid = int(n * train_share), int(n * (train_share + valid_share))
