@@ -202,7 +202,7 @@ def labelled_of(source: GraphSource, n: int, options: BuildOptions) -> Labelled:
     """Labels and vertex sets of a source of n vertices, as in a store."""
     labels, num_classes, classes = _labels(source, n, options.task)
     found = _vertex_sets(source, labels, options)
-    sets = {key: integers(found.get(key, np.empty(0, np.int64)), source.call(key), ndim=1) for key in VERTEX_SETS}
+    sets = {key: integers(found.get(key, np.empty(0, np.int64)), source.call(key)) for key in VERTEX_SETS}
     for key, ids in sets.items():
         check_ids(ids, n, f"{key}_idx", partial(source.entry, key))
     return Labelled(

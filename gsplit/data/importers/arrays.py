@@ -24,14 +24,14 @@ MOST_LABEL = 2.0**63
 """Numbers from this on are no int64."""
 
 
-def integers(array: NDArray[Any], what: str, *, ndim: int) -> NDArray[np.int64]:
-    """An array of integers as int64.
+def integers(array: NDArray[Any], what: str) -> NDArray[np.int64]:
+    """An array [n] of integers as int64.
 
     Raises:
-        InputError: naming ``what``, where it has another number of dimensions or no integers.
+        InputError: naming ``what``, where it has other dimensions or no integers.
     """
-    if array.ndim != ndim or (array.dtype.kind not in "iu" and array.size):
-        raise InputError(f"{what} must be integers in {ndim} dimension, not {array.dtype} of shape {array.shape}")
+    if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
+        raise InputError(f"{what} must be integers in 1 dimension, not {array.dtype} of shape {array.shape}")
     return array.astype(np.int64)
 
 
@@ -160,7 +160,7 @@ def set_ids(array: NDArray[Any], what: str, n: int | None = None) -> NDArray[np.
         InputError: naming ``what``, for anything else.
     """
     if array.dtype != np.bool_:
-        return integers(array, what, ndim=1)
+        return integers(array, what)
     if array.ndim != 1 or (n is not None and len(array) != n):
         raise InputError(
             f"{what} must be a mask of the {n if n is not None else 'N'} vertices, not of shape {array.shape}"

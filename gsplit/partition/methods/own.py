@@ -50,7 +50,7 @@ def _numbers(path: Path) -> tuple[NDArray[np.int64], Callable[[int], str]]:
     if path.suffix == ".npy":
         array = read_npy(path)
         column = array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
-        return integers(column, str(path), ndim=1), "entry {}".format
+        return integers(column, str(path)), "entry {}".format
     table = open_table(path)
     if table.num_columns != 1:
         raise InputError(f"{path} has {table.num_columns} columns; a partition is one, the part of each vertex")

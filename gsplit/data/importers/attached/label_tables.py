@@ -212,7 +212,7 @@ def _of_lists(table: VertexTable, lists: list[list[str] | None], known: tuple[st
     """Labels [rows, C] of lists of classes, in which gaps count for nothing, and the names of the classes."""
     gaps = table.table.gaps
     lists = [None if parts is None else [part for part in parts if part not in gaps] for parts in lists]
-    found = {part for parts in lists if parts for part in parts if part}
+    found = {part for parts in lists if parts for part in parts}
     if not found:
         raise InputError(f"{table.table.path} has no class in its column of labels")
     if len(found) > MOST_LISTED:
@@ -240,10 +240,8 @@ def _marked(lists: Sequence[Sequence[str] | None], number: dict[str, int], table
     for row, parts in enumerate(lists):
         if parts is None:
             marks[row] = np.nan
-            continue
-        for part in parts:
-            if part:
-                marks[row, number[part]] = 1
+        else:
+            marks[row, [number[part] for part in parts]] = 1
     return marks
 
 

@@ -55,9 +55,9 @@ def _graph(arrays: dict[str, NDArray[Any]], path: Path, *, regression: bool) -> 
     for key in ("indptr", "indices"):
         if key not in arrays:
             raise InputError(f"{path} has no array {key!r}; it has {', '.join(sorted(arrays)) or 'none'}")
-    indptr = integers(arrays["indptr"], f"{path}: indptr", ndim=1)
+    indptr = integers(arrays["indptr"], f"{path}: indptr")
     n = len(indptr) - 1
-    indices = integers(arrays["indices"], f"{path}: indices", ndim=1)
+    indices = integers(arrays["indices"], f"{path}: indices")
     check_indptr(indptr, len(indices), f"{path}: indptr")
     check_ids(indices, n, "indices", lambda _: str(path))
     y, what = arrays.get("y"), f"{path}: y"
@@ -75,7 +75,7 @@ def _graph(arrays: dict[str, NDArray[Any]], path: Path, *, regression: bool) -> 
             f"{path}: edge_weight must be {len(indices)} numbers, not {weight.dtype} of shape {weight.shape}"
         )
     sets: dict[str, Any] = {
-        f"{name}_idx": integers(arrays.get(f"{name}_idx", np.empty(0, np.int64)), f"{path}: {name}_idx", ndim=1)
+        f"{name}_idx": integers(arrays.get(f"{name}_idx", np.empty(0, np.int64)), f"{path}: {name}_idx")
         for name in VERTEX_SETS
     }
     return GraphArrays(
@@ -120,8 +120,8 @@ def _features(arrays: dict[str, NDArray[Any]], n: int, path: Path) -> NDArray[An
     missing = [key for key in ("x_indices", "x_data") if key not in arrays]
     if missing:
         raise InputError(f"{path} has x_indptr but no {' and no '.join(missing)}")
-    indptr = integers(arrays["x_indptr"], f"{path}: x_indptr", ndim=1)
-    columns = integers(arrays["x_indices"], f"{path}: x_indices", ndim=1)
+    indptr = integers(arrays["x_indptr"], f"{path}: x_indptr")
+    columns = integers(arrays["x_indices"], f"{path}: x_indices")
     data = arrays["x_data"]
     if len(indptr) != n + 1 or (np.diff(indptr) < 0).any() or indptr[0] != 0 or indptr[-1] != len(columns):
         raise InputError(f"{path}: x_indptr does not ascend from 0 to {len(columns)} in {n + 1} entries")

@@ -141,16 +141,9 @@ def _classes() -> list[Any]:
 
 def _one_graph(loaded: Any, where: str) -> dict[str, Any]:
     """The attributes of the graph: a Data, a dict of them, or the tuple that an InMemoryDataset writes."""
-    from torch_geometric.data import Data
-
     loaded, kind = unpacked(loaded, where)
     if "TemporalData" in (type(loaded).__name__, getattr(kind, "__name__", "")):
         raise InputError(f"{where} is a TemporalData; graphs without times (Data, HeteroData) can be imported")
-    if isinstance(loaded, Data):
-        try:
-            loaded = loaded.to_dict()
-        except Exception:  # a Data whose state is not one, however that came about
-            raise InputError(f"{where} is damaged: its Data has no valid content") from None
     if not isinstance(loaded, dict):
         raise InputError(f"{where} holds a {type(loaded).__name__}; expected a torch_geometric.data.Data")
     return {key: value for key, value in loaded.items() if isinstance(key, str) and value is not None}

@@ -75,7 +75,12 @@ def attributes_of(
 
 
 def unpacked(loaded: Any, where: str) -> tuple[Any, Any]:
-    """The graph of a file, and its class, which an InMemoryDataset writes beside the attributes and their slices."""
+    """The attributes of a Data or HeteroData, or else the object of a file, and its class.
+
+    An InMemoryDataset writes the attributes of its graphs, their slices, and the class.
+    """
+    from torch_geometric.data import Data, HeteroData
+
     kind: Any = type(loaded)
     if isinstance(loaded, tuple) and len(loaded) in (2, 3):
         loaded, slices, kind = (*loaded, None)[:3]
@@ -84,6 +89,12 @@ def unpacked(loaded: Any, where: str) -> tuple[Any, Any]:
         counts = [len(s) - 1 for s in several if hasattr(s, "__len__") and not isinstance(s, dict)]
         if counts and max(counts) != 1:
             raise InputError(f"{where} holds {max(counts)} graphs; save the one to train on as a Data of its own")
+    if isinstance(loaded, (Data, HeteroData)):
+        kind = HeteroData if isinstance(loaded, HeteroData) else Data
+        try:
+            loaded = loaded.to_dict()
+        except Exception:  # one whose state is none, however that came about
+            raise InputError(f"{where} is damaged: its {kind.__name__} has no valid content") from None
     return loaded, kind
 
 

@@ -49,12 +49,7 @@ def typed_stores(loaded: Any, where: str) -> Stores | None:
     ):
         raise InputError(f"{where} holds several HeteroData; give one, and no links (RandomLinkSplit)")
     graph, kind = unpacked(loaded, where)
-    if isinstance(graph, HeteroData):
-        try:
-            graph = graph.to_dict()
-        except Exception:  # one whose state is none, however that came about
-            raise InputError(f"{where} is damaged: its HeteroData has no valid content") from None
-    elif kind is not HeteroData:
+    if kind is not HeteroData:
         return None
     if not isinstance(graph, dict) or not all(isinstance(each, dict) for each in graph.values()):
         raise InputError(f"{where} is damaged: its HeteroData has no valid content")
