@@ -40,7 +40,7 @@ def test_logits_are_as_near_to_float64_as_the_cpu_s(kind, accelerator_pool, tmp_
             device=device,
             precision=asked,
             hidden=16,
-            epochs=2,
+            epochs=1,
             lr=0.01,
             dropout=0.0,
             samplers=0,

@@ -17,6 +17,7 @@ from gsplit.engine.run import Run
 from gsplit.engine.sampled import Sampled
 from gsplit.host import SharedBuffer
 from gsplit.launch.resolve import resolve
+from gsplit.parallel.collectives import broadcast_object
 from gsplit.sampling import MicroBatches
 from gsplit.supply.pipes import TrainerEnd
 from gsplit.supply.ring import Handle, Ring
@@ -38,8 +39,17 @@ def run_for(config: TrainConfig, world: int, model=None, resume=False) -> Run:
 
 
 def trainer_of(member, config: TrainConfig, model=None, resume=False) -> Trainer:
-    """This member's trainer of :func:`run_for`."""
-    return loop.ready(member, run_for(config, member.world, model, resume), pool_module.SHARED)
+    """This member's trainer of :func:`run_for`, which trainer 0 makes for all, as a launcher does."""
+    found: Run | Exception | None = None
+    if member.rank == 0:
+        try:
+            found = run_for(config, member.world, model, resume)
+        except Exception as error:
+            found = error
+    found = broadcast_object(found, member.group)
+    if isinstance(found, Exception):
+        raise found
+    return loop.ready(member, found, pool_module.SHARED)
 
 
 def own_edges_alone(member, config):
