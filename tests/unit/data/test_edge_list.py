@@ -109,6 +109,15 @@ def test_rows_longer_than_a_block_that_are_not_the_first(tmp_path, monkeypatch, 
     says(caught.value, "x.csv, line, 5,000 bytes, shorten")
 
 
+def test_a_quote_that_never_ends_is_named_however_long_its_row_would_be(tmp_path, monkeypatch):
+    monkeypatch.setattr(text_format, "BLOCK_BYTES", 512)
+    monkeypatch.setattr(text_tables, "MOST_BYTES", 5000)
+    (tmp_path / "e.csv").write_text("src,dst\n" + "a,b\n" * 300 + 'a,"b\n' + "a,b\n" * 3000)
+    with pytest.raises(InputError) as caught:
+        gsplit.import_graph(tmp_path / "e.csv", tmp_path / "graph", ids="any")
+    says(caught.value, "e.csv, line 302: a field in quotes goes on after them, or never ends")
+
+
 def test_a_first_field_of_any_length(tmp_path):
     (tmp_path / "e.csv").write_text("a" * 200_000 + ",b\nb,c\n")
     store = gsplit.import_graph(tmp_path / "e.csv", tmp_path / "graph", ids="any", header=False)

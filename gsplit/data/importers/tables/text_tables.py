@@ -137,6 +137,8 @@ class TextTable:
                     rows += batch.num_rows
                     yield batch
         except RowTooLongError:
+            if self._format.quote and not self._has_good_quotes and self._odd_line(ends=False):
+                raise self._odd_quotes() from None
             raise InputError(
                 f"{self.path}: a row at or after {self.place(rows)} is longer than {MOST_BYTES:,} bytes; shorten it, "
                 "or write the table as Parquet"
@@ -332,7 +334,7 @@ def end_of_rows(text: bytes, form: TextFormat, *, is_last: bool, check: bool) ->
         outside = quoted.sub(lambda found: b" " * len(found[0]), text)
         end = len(text) if is_last else outside.rfind(LINE_END) + 1
     if check and end:
-        lines = io.StringIO(text[:end].decode(errors="replace"), newline="")
+        lines = io.TextIOWrapper(io.BytesIO(text[:end]), "utf-8", errors="replace", newline="")
         if first_odd_line(lines, form.of_csv, ends=not form.may_hold_line_ends):
             raise OddQuotesError
     return end
