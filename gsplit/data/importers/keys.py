@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -128,7 +129,8 @@ def vertices_of(
         there: the names.
         read: reads the array of a name.
         call: what messages call it.
-        num_vertices: N; None: as many as the features, labels or masks have rows, and not known without these.
+        num_vertices: N; None: as many as the features, labels or masks have rows, also masks beside lists of ids that
+            are read in their place, and not known without these.
         name: of the graph.
         where: what messages call it.
         keys: names that were asked for.
@@ -142,7 +144,9 @@ def vertices_of(
     sets = keys.vertex_sets(there, where)
     arrays = {key: read(key) for key in (x, y, *sets.values()) if key is not None}
     if num_vertices is None:
-        with_rows = (array for key, array in arrays.items() if key in (x, y) or is_mask(key, array))
+        masks = (key for usual in SET_KEYS.values() for key in usual if key.endswith("mask") and key in there)
+        others = ((key, read(key)) for key in masks if key not in arrays)
+        with_rows = (array for key, array in chain(arrays.items(), others) if key in (x, y) or is_mask(key, array))
         num_vertices = next((len(np.atleast_1d(array)) for array in with_rows), None)
     n = UNKNOWN if num_vertices is None else num_vertices
     features_ND = None if x is None else as_features(arrays[x], n, call(x))

@@ -134,6 +134,12 @@ def test_labels(load, tmp_path):
     assert load(num_classes=7).num_classes == 7
 
 
+def test_a_mask_beside_a_list_of_its_set_tells_how_many_vertices_there_are(load):
+    source = load(x=None, y=None, train_idx=torch.tensor([2, 0]), train_mask=TRAIN)
+    assert source.num_vertices == 5  # vertex 4 is in no edge
+    assert source.vertex_sets["train"].tolist() == [2, 0]
+
+
 def test_of_several_masks_the_first_is_taken(load, caplog):
     with caplog.at_level(logging.INFO):
         source = load(train_mask=torch.stack([TRAIN, ~TRAIN], dim=1))
