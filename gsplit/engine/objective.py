@@ -228,8 +228,8 @@ def whole_weight(objective: Objective, graph: GraphArrays, device: torch.device,
     Trainers add up shares of it, so it is in ``dtype``, that of the model, or in a wider one where that is short.
     """
     weight = weight_of(objective, torch.from_numpy(graph.labels[graph.train_idx]).to(device))
-    weight = torch.tensor(len(graph.train_idx), device=device) if weight is None else weight
-    return weight.to(torch.promote_types(dtype, torch.float32))
+    dtype = torch.promote_types(dtype, torch.float32)
+    return torch.tensor(len(graph.train_idx), dtype=dtype, device=device) if weight is None else weight.to(dtype)
 
 
 def check_logits(logits: Tensor, num_targets: int, num_classes: int) -> None:

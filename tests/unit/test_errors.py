@@ -78,6 +78,6 @@ def test_ctrl_c_in_a_call_of_ours_is_one_line(tmp_path, monkeypatch, capsys):
 
     line = interrupted(stop)
     assert capsys.readouterr().err.startswith("Traceback")  # not in a call of ours
-    monkeypatch.setattr("gsplit.data.store.read_description", stop)
+    monkeypatch.setattr("gsplit.data.opened.read_description", stop)
     assert interrupted(lambda: open_store(tmp_path)) == line
     assert capsys.readouterr().err.startswith("interrupted (test_errors.py, line ")

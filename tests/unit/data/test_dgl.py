@@ -85,6 +85,11 @@ def test_what_lies_beside_the_graph(save, untried):
         ({"train_mask": Y}, {}, r"ndata\['train_mask'\] must be a mask of 5 booleans"),
         ({}, {"test_idx": torch.tensor([5])}, r"test_idx\[0\] is 5, outside the vertices 0 \.\. 4"),
         ({}, {"num_classes": torch.tensor([1, 2])}, "num_classes must be one integer"),
+        (
+            {},
+            {"num_classes": torch.tensor(7)},
+            "num_classes is a tensor of no dimension, of which DGL keeps no value",
+        ),
     ],
 )
 def test_arrays_that_do_not_fit_are_named(save, untried, ndata, beside, message):

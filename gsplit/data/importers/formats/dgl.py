@@ -123,7 +123,18 @@ def _vertices(frame: Any, beside: dict[str, Any], n: int, *, name: str, where: s
         features=FEATURES,
         labels=LABELS,
     )
-    return replace(vertices, num_classes=as_count(beside.get("num_classes"), f"{where}: num_classes"))
+    return replace(vertices, num_classes=_num_classes(beside, where))
+
+
+def _num_classes(beside: dict[str, Any], where: str) -> int | None:
+    """The number of classes, where it stands beside a graph; DGL reads a tensor of no dimension as any number."""
+    number = beside.get("num_classes")
+    if number is not None and not number.ndim:
+        raise InputError(
+            f"{where}: num_classes is a tensor of no dimension, of which DGL keeps no value; save it as "
+            "torch.tensor([7])"
+        )
+    return as_count(number, f"{where}: num_classes")
 
 
 def import_dgl() -> Any:
