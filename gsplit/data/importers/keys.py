@@ -152,6 +152,11 @@ def vertices_of(
     features_ND = None if x is None else as_features(arrays[x], n, call(x))
     labels_N = None if y is None else as_labels(arrays[y], n, call(y))
     vertex_sets = {key: _vertex_set(arrays[of], n, of, call(of)) for key, of in sets.items()}
+    for key, ids in vertex_sets.items() if keys.mask_key is None else ():
+        of, kind = sets[key], sets[key].rpartition("_")[2]
+        for other in (other for other in SET_KEYS[key] if other in there and other.endswith(kind) and other != of):
+            if not np.array_equal(np.sort(ids), np.sort(_vertex_set(read(other), n, other, call(other)))):
+                raise InputError(f"{call(of)} and {call(other)} are not the same vertices; remove one of them")
     return GraphSource(
         name=name,
         edges=NO_EDGES,

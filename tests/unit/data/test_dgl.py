@@ -77,6 +77,11 @@ def test_what_lies_beside_the_graph(save, untried):
     assert source.vertex_sets["train"].tolist() == [4, 0]
 
 
+def test_a_number_a_vertex_is_no_list_of_ids(save, untried):
+    source = load_dgl(save({"train_mask": TRAIN, "train_idx": torch.zeros(5, dtype=torch.int64)}))
+    assert source.vertex_sets["train"].tolist() == [0, 2]
+
+
 @pytest.mark.parametrize(
     ("ndata", "beside", "message"),
     [

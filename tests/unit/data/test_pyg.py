@@ -182,6 +182,7 @@ WRONG = [
     ({"y": Y[:2]}, r"y must be numbers of shape \(5,\)"),
     ({"train_mask": TRAIN[:4]}, "train_mask must be a mask of the 5 vertices"),
     ({"val_mask": torch.tensor([0, 1, 2, 0, 0])}, "val_mask must be a mask of 5 booleans"),
+    ({"val_mask": TRAIN, "valid_mask": ~TRAIN}, "val_mask and .*valid_mask are not the same vertices; remove one of"),
     ({"test_idx": torch.tensor([1, 5])}, r"test_idx\[1\] is 5, outside the vertices 0 \.\. 4"),
     ({"test_idx": torch.tensor([0.5])}, "test_idx must be integers"),
     ({"num_nodes": 0, "x": None, "y": None}, "the graph has no vertices"),

@@ -107,13 +107,14 @@ def _edges(graph: Any, relation: tuple[str, str, str], where: str) -> EdgeChunks
 
 def _vertices(frame: Any, beside: dict[str, Any], n: int, *, name: str, where: str, keys: Keys) -> GraphSource:
     """The vertices of a frame, as a graph without edges; beside it are no features and no labels."""
-    others = {key: tensor for key, tensor in beside.items() if key not in (*frame, *FEATURES, *LABELS)}
+    rows = [key for key in frame if keys.mask_key or not key.endswith("_idx")]  # a list of ids has no row a vertex
+    others = {key: tensor for key, tensor in beside.items() if key not in (*rows, *FEATURES, *LABELS)}
 
     def call(key: str) -> str:
         return f"{where}: {key}" if key in others else f"{where}: ndata[{key!r}]"
 
     vertices = vertices_of(
-        [*frame, *others],
+        [*rows, *others],
         lambda key: dense_array(others[key] if key in others else frame[key], call(key)),
         call,
         n,
