@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import gsplit
-from gsplit.data.columns import rounding
+from gsplit.data.columns import assembled, rounding
 from gsplit.data.importers.tables.table import open_table
 from gsplit.errors import InputError
 
@@ -46,6 +46,13 @@ def stored(edges, tmp_path, **options):
 def test_small_differences_of_large_numbers_are_standardised(edges, tmp_path, table):
     got = stored(edges, tmp_path, features=table(x=NEAR), standardize=True).features[:, 0]
     assert np.array_equal(got, ((NEAR - NEAR.mean()) / NEAR.std()).astype(np.float32))
+
+
+def test_deviations_are_those_of_all_pieces_of_a_table(edges, tmp_path, table, monkeypatch):
+    monkeypatch.setattr(assembled, "ROWS_AT_ONCE", 7)
+    rising = np.arange(N) ** 2.0
+    got = stored(edges, tmp_path, features=table(x=rising), standardize=True).features[:, 0]
+    np.testing.assert_allclose(got, (rising - rising.mean()) / rising.std(), rtol=1e-6)
 
 
 def test_seconds_between_times_are_standardised(edges, tmp_path, table):
